@@ -25,6 +25,7 @@ from ldp_jax.accounting.guarantee import (
     any_two,
     joint_unit,
     merged,
+    narrowed,
     one_unit,
     sequential,
 )
@@ -97,11 +98,9 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
             f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}",
         )
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
-    return dataclasses.replace(
-        sequential(*ends),
-        unit=RELATIONSHIP,
-        adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}",
-    )
+    total = sequential(*ends)
+    words = narrowed(f"{WORDS[RELATIONSHIP]}, seen through {seen}", total.adjacency)
+    return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=words)
 
 
 def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:

@@ -312,6 +312,29 @@ _FEWER = (
 """Words by which an adjacency compares some inputs alone."""
 
 
+def compares_all(adjacency: str) -> bool:
+    """Whether an adjacency is every pair of inputs that its unit compares, and not some alone.
+
+    >>> compares_all(WORDS[LABEL]), compares_all("two hours that follow each other")
+    (True, False)
+    """
+    own = (*WORDS.values(), "two neighbour lists that differ in one bit")
+    each = adjacency.split("; ")
+    return all(any_two(one) == "any two" or one in own for one in each)
+
+
+def narrowed(words: str, adjacency: str) -> str:
+    """The words of a unit for a guarantee in another one, whose own words may be about fewer pairs.
+
+    >>> narrowed("any two labels", "two hours that follow each other")
+    'two hours that follow each other, in the place of any two labels'
+    """
+    place = ", in the place of "
+    own = adjacency.split(place)[0]
+    known = compares_all(adjacency) or words.startswith(own)
+    return words if known else f"{own}{place}{words}"
+
+
 def said_once(texts: Iterable[str]) -> str:
     """Different texts, each once, in order."""
     return "; ".join(dict.fromkeys(text for text in texts if text))

@@ -32,6 +32,7 @@ from ldp_jax.accounting.guarantee import (
     Unit,
     any_two,
     joint_unit,
+    narrowed,
     own_words,
 )
 from ldp_jax.accounting.ledger import BudgetExceededError
@@ -91,7 +92,8 @@ class Cost:
             "delta must be given with a curve, which is converted at it",
         )
         if self.pair is None and self.reads("list"):
-            bit = dataclasses.replace(self.guarantee, unit=NEIGHBOUR_LIST, adjacency="")
+            bit = self.per(NEIGHBOUR_LIST)
+            assert bit is not None
             object.__setattr__(self, "pair", relationship(bit, None if self.owners else bit))
         if self.pair is not None:
             validate.require(
@@ -155,6 +157,7 @@ class Cost:
         if self.guarantee.unit == unit:
             return self.guarantee
         words = _JOINT_WORDS[unit] if unit in _JOINT_WORDS else own_words(unit)
+        words = narrowed(words, self.guarantee.adjacency)
         return dataclasses.replace(self.guarantee, unit=unit, adjacency=words)
 
     def bit(self) -> Guarantee:
@@ -212,15 +215,15 @@ class Role:
         found = [(cost, cost.per(unit), cost.times) for cost in self.costs]
         return _composed([(cost, one, times) for cost, one, times in found if one], unit)
 
-    def after(self, history: "Role") -> "Role":
+    def after(self, history: "Role", kept: bool = True) -> "Role":
         """Both roles, one after the other; an answer for good that both name is one answer.
 
-        It is one only where one cost covers the other; else both are charged.
+        It is one only where it was ``kept``, and one cost covers the other; else both are charged.
         """
         costs = list(history.costs)
         for cost in self.costs:
             place = next((i for i, before in enumerate(costs) if _is_again(cost, before)), None)
-            if place is None:
+            if place is None or not kept:
                 costs.append(cost)
                 continue
             before = costs[place]
@@ -360,17 +363,18 @@ class Statement:
         named = [name for field, name in _FIELDS.items() if field in read]
         return self.protects or (*dict.fromkeys(named), *sorted(read - set(_FIELDS)))
 
-    def after(self, history: "Statement") -> "Statement":
+    def after(self, history: "Statement", *, kept: bool = True) -> "Statement":
         """This protocol on users who took part in an earlier one: every role after every other.
 
-        A user may have had no role before, or have none now.
+        A user may have had no role before, or have none now. Answers for good are charged anew
+        where users have not ``kept`` them.
         """
         never = Role(())
         roles = itertools.product((*self.roles, never), (*history.roles, never))
         exposes = dict.fromkeys((*history.exposes, *self.exposes))
         protects = dict.fromkeys((*history.protects, *self.protects))
         return Statement(
-            tuple(role.after(before) for role, before in roles),
+            tuple(role.after(before, kept) for role, before in roles),
             tuple(exposes),
             tuple(name for name in protects if name not in exposes),
         )
@@ -409,11 +413,13 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     fresh: dict[Cost, int] = {}
     apart: _Answers = []  # by ends that may both report the pair
     by_rule: dict[str, tuple[_Answers, _Answers]] = {}
+    words = own_words(RELATIONSHIP)
     for place, role in enumerate((one, other)):
         for cost in role.costs:
             if not cost.reads("list"):
                 continue
             assert cost.pair is not None
+            words = narrowed(words, cost.guarantee.adjacency)
             if cost.owners:
                 ends = by_rule.setdefault(cost.owners, ([], []))
                 ends[place].append((cost, cost.pair, cost.times))
@@ -430,7 +436,7 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
     known = [part for part in parts if part is not None]
     if not known:
         return None
-    return dataclasses.replace(sequential(*known), adjacency=own_words(RELATIONSHIP))
+    return dataclasses.replace(sequential(*known), adjacency=words)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

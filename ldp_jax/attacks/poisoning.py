@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from typing_extensions import TypeAliasType
 
 from ldp_jax.attacks._result import Poisoning
-from ldp_jax.core import random, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import HasCoordinates, Mechanism, privatize
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset, as_records
@@ -53,12 +53,7 @@ def choose_liars(
     (2, 20, True)
     """
     validate.threefry(key)
-    validate.in_range(0.0, 1.0, share=share)
-    asked = np.flatnonzero(validate.mask(n, among=among))
-    order = np.asarray(random.permutation(key, len(asked)))
-    chosen = np.zeros(n, bool)
-    chosen[asked[order[: round(share * len(asked))]]] = True
-    return chosen
+    return random_words.some_of(key, share, validate.mask(n, among=among))
 
 
 # --- Numbers, vectors and classes -----------------------------------------------------------------

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.accounting.statement import Cost
-from ldp_jax.core.mechanism import Mechanism, mechanism, static
+from ldp_jax.core.mechanism import Mechanism, check_single, mechanism, static
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import Box
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
@@ -79,6 +79,7 @@ class AskClass:
 
     def answer(self, key: PRNGKey, user: User) -> Report:
         """The mechanism's report of one user."""
+        check_single(self.mechanism)
         scores = self.classifier.scores(DenseRows(of_length_one(user.record)[None]))
         return self.mechanism.privatize(key, likeliest(scores)[0])
 

@@ -35,9 +35,12 @@ from ldp_jax.bench.rows import (
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.rounding import digits_up
 from ldp_jax.datasets import Dataset, load
 from ldp_jax.servers import simulate
 from ldp_jax.servers.saved import fingerprint, versions
+
+_SHOWN = {"proved": "", "in the limit": ", in the limit", "none": ", not proved"}
 
 _CLASSES = 20  # of more, gains are not told class by class
 
@@ -254,7 +257,10 @@ def _played(
     start = time.perf_counter()
     released = simulate(key, entry.server, users)
     seconds = time.perf_counter() - start
-    total = [f"{one.epsilon:.6g} per {unit}" for unit, one in released.guarantee.items()]
+    total = [
+        f"{digits_up(one.epsilon)} per {unit}{_SHOWN[one.status]}"
+        for unit, one in released.guarantee.items()
+    ]
     cost = {
         "proved": proved_by(released.guarantee, here.hides),
         "guarantee": "; ".join(total),

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldp_jax import edges, features
-from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, PipelineGuarantee, Unit
+from ldp_jax.accounting.guarantee import (
+    LABEL,
+    NEIGHBOUR_LIST,
+    RECORD,
+    PipelineGuarantee,
+    Unit,
+    compares_all,
+)
 from ldp_jax.bench.budgeted import called, model_of, on_classes, on_vectors
 from ldp_jax.bench.classes import broadcast
 from ldp_jax.bench.draws import Draw, Hides, scaled
@@ -166,9 +173,12 @@ def check_column(name: str, server: Server, hides: Hides, epsilon: float) -> Non
 
 
 def proved_by(guarantee: PipelineGuarantee, hides: Hides) -> float:
-    """The epsilon of a guarantee for what is hidden; infinite with a delta."""
+    """The epsilon of a guarantee for what is hidden.
+
+    It is infinite with a delta, and where a promise is about some pairs of inputs alone.
+    """
     known = [one for unit, one in guarantee.items() if unit in UNITS[hides]]
-    if not known or any(one.delta for one in known):
+    if not known or any(one.delta or not compares_all(one.adjacency) for one in known):
         return float("inf")
     return max(one.epsilon for one in known)
 

@@ -107,12 +107,13 @@ def _asked(
 ) -> dict[Any, tuple[Guarantee, ...]]:
     """The guarantees of fits, numbered from ``first``, by what tells their reports apart.
 
-    All parts of an estimator that ask users have one. ``ValueError`` for a search over records of a
-    step whose equal reports are charged once.
+    All parts of an estimator that ask users have one. ``ValueError`` for two records of one name,
+    whose reports would share their noise.
     """
     from sklearn.base import clone
 
     asked = {}
+    records: dict[Any, Any] = {}
     for place, parameters in enumerate(fits, first):
         made = clone(estimator).set_params(**parameters)
         parts = (made, *made.get_params(deep=True).values())  # of pipelines, unions and the like
@@ -121,13 +122,14 @@ def _asked(
             raise TypeError(
                 f"{type(estimator).__name__} asks no user: see ldp_jax.servers.estimators"
             )
-        of_records = [word for word in parameters if word.rpartition("__")[2] == "records"]
         for number, part in enumerate(private):
             name, guarantees = part.asks()
-            if name is not None and of_records:
+            held = getattr(part, "records", None)
+            if name is not None and records.setdefault(name, held) is not held:
                 raise ValueError(
-                    f"{of_records[0]} must not be searched over: other records are other reports "
-                    "under one key; fit each of them apart"
+                    "records must be the same in all steps and fits of one mechanism and key: "
+                    "others would have the same noise; give each a key of its own, and do not "
+                    "search over them"
                 )
             asked[(place, number) if name is None else name] = guarantees
     return asked

@@ -386,7 +386,8 @@ def check_single(mechanism: object) -> None:
         validate.require(
             not shape,
             f"{type(mechanism).__name__} holds a stack of shape {shape}: reports of one key would "
-            "share their randomness; use jax.vmap over mechanisms, keys and records",
+            "share their randomness; use jax.vmap over mechanisms, keys and records. A mechanism "
+            "with an array of its own has a stack_shape() that returns ()",
         )
 
 

@@ -150,3 +150,8 @@ def fold_in(key: PRNGKey, number: ArrayLike) -> PRNGKey:
     """``jax.random.fold_in``."""
     validate.threefry(key)
     return jax.random.wrap_key_data(_fold_in(jax.random.key_data(key), number), impl=_IMPL)
+
+
+def generator(key: PRNGKey) -> np.random.Generator:
+    """NumPy's generator, seeded with the words of a key, for draws on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))

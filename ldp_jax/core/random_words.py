@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import random
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, ArrayLike, PRNGKey, Values
 
 _WORD = np.float32(2.0**32)
@@ -311,3 +311,17 @@ def places_within(key: PRNGKey, labels: Values) -> np.ndarray:
     place = np.empty(len(labels), np.int64)
     place[order] = np.arange(len(labels)) - first
     return place
+
+
+def some_of(key: PRNGKey, share: float, among: np.ndarray) -> np.ndarray:
+    """Draw ``share`` of the users ``among``, bool [n], rounded; those of a smaller share are in it.
+
+    >>> int(some_of(jax.random.key(0), 0.5, np.arange(9) < 4).sum())
+    2
+    """
+    validate.number(0.0, 1.0, share=share)
+    asked = np.flatnonzero(among)
+    order = np.asarray(random.permutation(key, len(asked)))
+    chosen = np.zeros(len(among), bool)
+    chosen[asked[order[: round(share * len(asked))]]] = True
+    return chosen

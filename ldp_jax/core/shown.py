@@ -69,6 +69,10 @@ class Hidden:
     def __repr__(self) -> str:
         return f"<{shape_of(self.value)}>"
 
+    def __deepcopy__(self, memo: object) -> "Hidden":
+        """Itself: clones of an estimator hold the same data, by which their reports are told."""
+        return self
+
 
 class HiddenArgument:
     """An attribute that the instance keeps as :class:`Hidden`, and that is read as it was given."""

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any, TypeAlias
 
-import jax
+import jax  # noqa: F401 - the examples below
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import checks
@@ -143,8 +143,7 @@ def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, rho=rho)
     edges = _edges("graph", graph)
     n = graphs.num_nodes(graph)
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    order = generator.permutation(len(edges))
+    order = random.generator(key).permutation(len(edges))
     private = np.zeros(len(edges), bool)
     private[order[: round(rho * len(order))]] = True
     return EdgeSplit(

@@ -25,6 +25,7 @@ import numpy as np
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
 from ldp_jax.core.list_ids import host_ids
+from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.validate import require, whole
 from ldp_jax.deployment.codecs import FieldReports
 from ldp_jax.deployment.session import Session, as_numbers
@@ -175,7 +176,7 @@ class Alphabet(Public):
         require(near, f"{rule} its masses lose {table.epsilon:.6g}")
 
     def __repr__(self) -> str:
-        return f"Alphabet({self.members}, epsilon {self.epsilon:g})"
+        return f"Alphabet({self.members}, epsilon {digits_up(self.epsilon)})"
 
     @property
     def classes(self) -> int:
@@ -255,18 +256,21 @@ def report_class(
     round: SupportsIndex,
     friends: Friends | None = None,
     neighbours: Iterable[object] = (),
+    lists: Session | None = None,
 ) -> bytes:
     """Classify a record on the device, and report the best class of the user's candidate set.
 
     With ``friends`` the class is that of the record and of the user's ``neighbours`` together, and
     ``user`` is the number of a node. The report costs the table's epsilon whatever differs in the
-    record and in the whole list. The session's budget of records pays it; a session of neighbour
-    lists on the same device does not know of it.
+    record and in the whole list. The session's budget of records pays it, and so does that of
+    ``lists``, the device's session of neighbour lists: give it where there is one, and store the
+    memory of both.
 
     The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the
     members. ``ValueError`` where classifier, alphabet and friends are about different numbers of
-    classes, the record has another length, or friends are of fewer nodes; and as
-    :meth:`Session.report`. Nothing is spent then, and no error says what a record or list holds.
+    classes, the record has another length, friends are of fewer nodes, or ``lists`` is no session
+    of this device's lists or is given without friends; and as :meth:`Session.report`. Nothing is
+    spent then, and no error says what a record or list holds.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
     >>> classifier = Classifier(
@@ -282,6 +286,7 @@ def report_class(
     """
     rule = f"classifier has {classifier.classes} classes, and alphabet is of {alphabet.classes}"
     require(classifier.classes == alphabet.classes, rule)
+    require(lists is None or friends is not None, "lists must be None where no list is read")
     if friends is not None:
         rule = f"friends must be of {alphabet.classes} classes, as the alphabet is"
         require(friends.classes == alphabet.classes, rule, friends)
@@ -294,4 +299,4 @@ def report_class(
             scores = told.astype(np.float32)
         return as_numbers([alphabet.place(scores)])
 
-    return session._release(FieldReports(alphabet.table), [0], place, user, round)
+    return session._release(FieldReports(alphabet.table), [0], place, user, round, lists=lists)

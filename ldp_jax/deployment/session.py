@@ -89,7 +89,8 @@ class Session:
       device: whose reports these are.
       budget: the largest epsilon that all releases together may lose, finite and > 0: a number for
         records, or a :class:`~ldp_jax.accounting.guarantee.Budget` of records or neighbour lists,
-        without delta. A device that reports both has a session of each.
+        without delta. A device that reports both has a session of each, and gives both to
+        :func:`ldp_jax.deployment.report_class` of a class of record and list.
       key: 32 bytes that the collector shares (:attr:`Device.shared_key`), for checksums that nobody
         else can make; or None, for plain ones. The memory does not keep it.
 
@@ -310,17 +311,29 @@ class Session:
         round: SupportsIndex | None,
         *,
         alone: bool = False,
+        lists: "Session | None" = None,
     ) -> bytes:
-        """Check, and only then look at the record: so no refusal can depend on it."""
+        """Check, and only then look at the record: so no refusal can depend on it.
+
+        ``lists`` is the device's session of neighbour lists, of a report that reads one, too.
+        """
         kind = self._kind
-        if os.getpid() != self._process:  # a fork has the budget once more, and the same words
+        payers: list[Session] = [self]
+        if lists is not None:
+            fits = lists._kind is NeighbourReports and lists.device.name == self.device.name
+            require(fits, "lists must be a session of neighbour lists of the same device")
+            payers.append(lists)
+        # A fork has the budget once more, and the same words.
+        if any(os.getpid() != one._process for one in payers):
             raise TypeError(_ALONE)
         if not isinstance(codec, kind):
             raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not of {kind.unit}s")
         who = codec.user(user)
         when = codec.round(round)
         key = (codec.digest, who, when)
-        with self._lock:
+        with contextlib.ExitStack() as locked:
+            for one in payers:
+                locked.enter_context(one._lock)
             known = self._released.get(key, {})
             before = list(known) if alone else [field for field in fields if field in known]
             if before:
@@ -329,17 +342,20 @@ class Session:
                     "reported before: resend() gives those bytes"
                 )
             times = codec.times(fields)
-            if self._spent + _cost(codec.loss, times) > Fraction(self._budget):
-                epsilon = _epsilon(codec.loss)
-                raise BudgetError(
-                    f"{times} {codec.each}s of a {codec.of} that loses epsilon {epsilon} each "
-                    f"do not fit: {self.remaining} of {self._budget} is left"
-                )
+            for one in payers:
+                if one._spent + _cost(codec.loss, times) > Fraction(one._budget):
+                    epsilon = _epsilon(codec.loss)
+                    raise BudgetError(
+                        f"{times} {codec.each}s of a {codec.of} that loses epsilon {epsilon} each "
+                        f"do not fit: {one.remaining} of {one._budget} is left"
+                    )
             outputs = codec.draw(self._device, fields, record(), who, when)
             sent = codec.pack(fields, outputs, who, when, self._key)
-            self._pay(codec.loss, times)  # first: whatever interrupts this, no release is unpaid
-            self._losses[codec.digest] = codec.loss
-            self._released[key] = {**known, **dict(zip(fields, outputs.tolist(), strict=True))}
+            held = {**known, **dict(zip(fields, outputs.tolist(), strict=True))}
+            for one in payers:
+                one._pay(codec.loss, times)  # first: whatever interrupts this, nothing is unpaid
+                one._losses[codec.digest] = codec.loss
+                one._released[key] = held
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:

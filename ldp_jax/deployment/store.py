@@ -215,7 +215,8 @@ class ReportStore:
         """Each user's loss by stored reports: about the record by tables, about a bit by questions.
 
         A report that never arrived cost its user as much: :meth:`Session.spent` on the device has
-        all. One answer for good counts in each round that it was sent.
+        all. One answer for good counts in each round that it was sent. A class of record and list,
+        which costs as much of a bit, is among tables alone.
         """
         of = FieldReports.of if issubclass(kind, Table) else NeighbourReports.of
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"

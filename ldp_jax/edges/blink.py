@@ -27,7 +27,7 @@ from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.edges import checks
 from ldp_jax.edges.draws import capacity, padded
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, two_budgets
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, flip_rate, two_budgets
 from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_graph import privatize_graph
@@ -45,6 +45,7 @@ _STEPS = 500
 _CLOSE = 1e-9
 # The largest beta: without a finite estimate one runs off, and sigma(40) is 1 in float32.
 _FAR = 40.0
+_MANY = 30.0  # there are none of so many pairs with probability e^-30
 
 
 class DegreePrior(NamedTuple):
@@ -149,6 +150,8 @@ def posterior_links(
       variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere;
         ``hybrid`` has the likeliest pairs, as many as the posterior expects links; equal pairs
         share what is left.
+
+    ``ValueError`` for lists in which one end reports each pair, whose graph is symmetric.
     """
     validate.one_of(VARIANTS, variant=variant)
     checks.budget_in(MAX_BIT_EPSILON, epsilon=epsilon)
@@ -162,6 +165,10 @@ def posterior_links(
     code = np.sort(np.minimum(senders, receivers) * n + np.maximum(senders, receivers))
     starts = np.flatnonzero(np.diff(code, prepend=-1))
     reported = np.diff(starts, append=len(code))
+    flip = float(flip_rate(np.float64(epsilon)))
+    by_one_end = n * (n - 1) * flip * (1 - flip)  # pairs, in the mean
+    rule = "bits must be lists in full, and no pair is in one list alone: one end reports each"
+    validate.require((reported == 1).any() or by_one_end < _MANY, rule)
     first, second = np.divmod(code[starts], n)
 
     # How many pairs of each two classes are reported by s of their ends.

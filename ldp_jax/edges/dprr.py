@@ -165,7 +165,10 @@ class DPRR(SendsDegree):
         return jnp.where(mass > 0, mean / jnp.where(mass > 0, mass, 1.0), noisy)
 
     def estimate(self, y: ListReport, own: Scalar = 0) -> Array:
-        """:meth:`estimate_degree` of the noisy degree: the list says little more about it."""
+        """:meth:`estimate_degree` of the noisy degree alone.
+
+        The list is not read, whose length says more where epsilon_2 is large and epsilon_1 small.
+        """
         return self.estimate_degree(ListReport(*y).degree)
 
     def proof(self) -> str:

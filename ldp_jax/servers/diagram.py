@@ -171,7 +171,7 @@ def _text(x: Number, y: Number, text: str, kind: str = "") -> str:
 
 
 def _short(guarantee: Guarantee) -> str:
-    delta = f", delta {guarantee.delta:.2g}" if guarantee.delta else ""
+    delta = f", delta {digits_up(guarantee.delta)}" if guarantee.delta else ""
     return f"epsilon {digits_up(guarantee.epsilon)}{delta} per {guarantee.unit}"
 
 

@@ -25,6 +25,7 @@ from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers import saved
 from ldp_jax.servers.questions.question import Answers, HasSizes, Question
+from ldp_jax.servers.stored import OnDevices, StoredUsers, for_devices
 from ldp_jax.servers.users import Respondents
 
 _T = TypeVar("_T")
@@ -157,7 +158,8 @@ def simulate(
       budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger`
         takes it.
       history: the statement of what the same users took part in before
-        (:attr:`Released.statement`).
+        (:attr:`Released.statement`). Devices repeat an answer for good from their memory; others
+        draw it anew, which is charged.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
         five seconds.
 
@@ -166,7 +168,8 @@ def simulate(
         statement.
       TypeError: for a state that is no pytree, or that holds code, or an array of the users' own
         private data (their copies cannot be told from public ones).
-      ValueError: for a question that asks nobody, or of another number of users.
+      ValueError: for a question that asks nobody, or of another number of users; and for one whose
+        rows of :class:`~ldp_jax.servers.StoredUsers` answered another one before.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> from ldp_jax.servers import Share, Users
@@ -179,13 +182,15 @@ def simulate(
     """
     validate.host_key(key, "simulate")
     stated = server.statement()
-    total = stated if history is None else stated.after(history)
+    kept = isinstance(users, OnDevices)
+    total = stated if history is None else stated.after(history, kept=kept)
     guarantee = total.guarantee()  # before anybody answers, as it may raise
     if budget is not None:
         Ledger(budget).spend(type(server).__name__, guarantee)
     account = Account.of(stated, users.num_users)
     server_key, users_key = random.split(key)
     rounds: tuple[Round, ...] = ()
+    read: dict[bytes, np.ndarray] = {}  # whose stored rows by each table were an answer
     exact = False
     with watched(type(server).__name__, progress):
         made = server.init(server_key)
@@ -193,6 +198,12 @@ def simulate(
             check_state(made, users)
             asked = np.asarray(made.question.asked)
             account = account.charge(made.question.cost(), asked)
+            if isinstance(users, StoredUsers):
+                for form in for_devices(made.question).forms():
+                    before = read.get(form.digest, np.zeros_like(asked))
+                    rule = "stored rows answer one question: serve() gives each a round of its own"
+                    validate.require(not (before & asked).any(), rule)
+                    read[form.digest] = before | asked
             put = users.put(made.question)
             state: Any = made
             if put is not made.question:
@@ -206,7 +217,7 @@ def simulate(
     realised = account.realised()
     if exact:
         stated = stated.without_noise()
-        total = stated if history is None else stated.after(history)
+        total = stated if history is None else stated.after(history, kept=kept)
         guarantee = total.guarantee()
         realised = stated.guarantee()
     return Released(made, guarantee, total, realised, rounds)

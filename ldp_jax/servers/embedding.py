@@ -307,6 +307,8 @@ class EmbeddingServer:
         """One report of each user."""
         cost = Cost(self.mechanism.guarantee())
         exposes = ("edges", "labels", *self.choices)
+        if 0 in stacked_axes(self.mechanism, self.op.num_nodes):
+            exposes = (*exposes, "personal budgets")
         return Statement.of([cost], exposes=exposes, protects=("features",))
 
     def init(self, key: PRNGKey) -> Asked:
@@ -405,8 +407,6 @@ def private_embedding(
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
     choices = tuple(getattr(x, "public_choices", ()))
-    if 0 in stacked_axes(mechanism, n):
-        choices = (*choices, "personal budgets")
     server = EmbeddingServer(op, mechanism, alpha, r, tol, choices)
     spent = server.statement().guarantee()
     if isinstance(graph, NoisyGraph):  # whose guarantee covers the lists

@@ -39,9 +39,10 @@ number of users; so it is cut at ``most_groups``.
 **Where this differs from the paper.** Noise is whole, so that its loss is exact. Totals are sums of
 unbiased counts: counts that are clipped at 0 one by one would add :math:`1 / (2\epsilon_2)` links
 for each user and group. A link that is drawn twice is drawn again, until the graph has half the sum
-of all counts. BTER's blocks are of whole degrees; here they are of degrees within a group, so that
-pairs of groups keep their links. Its authors choose :math:`\rho` and its fall by the graph; here
-both are public numbers, 0.95 and one half, for which no graph was asked.
+of all counts, or twice as many were drawn. BTER's blocks are of whole degrees; here they are of
+degrees within a group, so that pairs of groups keep their links. Its authors choose :math:`\rho`
+and its fall by the graph; here both are public numbers, 0.95 and one half, for which no graph was
+asked.
 The published budget is :math:`\epsilon_1 + \epsilon_2` for a bit of one list. The driver computes
 the same, and prints twice as much for a pair of users, whose two lists both tell of it. A random
 division tells degrees, and no communities: communities are found as far as their members' degrees
@@ -55,7 +56,7 @@ with Local Differential Privacy* (CCS 2017), section 4, phases I to III; Seshadh
 import dataclasses
 from typing import NamedTuple
 
-import jax
+import jax  # noqa: F401 - the examples below
 import numpy as np
 import scipy.cluster.vq
 from jaxtyping import Float, Int
@@ -179,7 +180,7 @@ class LDPGenServer:
         groups = _clustered(cluster_key, counts, k)
         share = np.zeros((k, k))
         np.add.at(share, (before, groups), 1 / np.bincount(before)[before])
-        drawn = draw_graph(_generator(key), counts @ share, groups, self.affinity)
+        drawn = draw_graph(random.generator(key), counts @ share, groups, self.affinity)
         return SyntheticGraph(drawn, groups)
 
     def _question(
@@ -197,12 +198,8 @@ class LDPGenServer:
         return int(np.clip(np.ceil(each.mean()), 1, most))
 
 
-def _generator(key: PRNGKey) -> np.random.Generator:
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
-
-
 def _clustered(key: PRNGKey, vectors: Float[np.ndarray, "n groups"], k: int) -> np.ndarray:
     """The cluster of each vector, of at most k, by k-means."""
-    centres, _ = scipy.cluster.vq.kmeans(vectors, k, _RESTARTS, rng=_generator(key))
+    centres, _ = scipy.cluster.vq.kmeans(vectors, k, _RESTARTS, rng=random.generator(key))
     groups, _ = scipy.cluster.vq.vq(vectors, centres)
     return groups.astype(np.int32)

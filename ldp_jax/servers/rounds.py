@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.mechanism import Mechanism, check_single
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
@@ -40,6 +40,7 @@ class RoundQuestion(ByMechanism):
 
     def answer(self, key: PRNGKey, user: User) -> Report:
         """The report of the round's record."""
+        check_single(self.mechanism)
         histories = jax.tree.map(as_records, user.record)
         for history in jax.tree.leaves(histories):
             rule = f"records must be histories of {self.rounds} rounds, got shape {history.shape}"
@@ -68,8 +69,8 @@ class RoundsServer:
     Records of users are histories [n, rounds, ...]. The result are the reports, with axes
     [rounds, n, ...]; those of silent users are 0.
     Guarantee: of fresh answers, the sum of all rounds, or better by ``delta``; of permanent ones,
-    that of one answer, also after other protocols whose answers have this name, if devices repeat
-    what they sent: with the same key for the users, or from their memory.
+    that of one answer, also after other protocols whose answers by this mechanism have this name,
+    where devices repeat them from their memory. Simulated users, who have none, draw anew then.
 
     Attributes:
       mechanism: for the record of one round.

@@ -34,10 +34,10 @@ class Share:
         return Asked(self._question())
 
     def step(self, state: Asked, answers: Answers) -> Float[np.ndarray, " classes"]:
-        """The mean estimate of those who reported."""
+        """The mean estimate of those who reported; NaN where nobody did."""
         estimates: Array = state.question.mechanism.estimate(answers.values)
         counted = jnp.where(jnp.asarray(answers.reported)[:, None], estimates, 0.0)
-        return np.asarray(counted.sum(0) / max(int(answers.reported.sum()), 1))
+        return np.asarray(counted.sum(0) / int(answers.reported.sum()))
 
     def _question(self) -> Ask:
         return Ask(self.mechanism, np.ones(self.num_users, bool), of="label")

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from ldp_jax.accounting.statement import Cost
-from ldp_jax.core import random, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey, Report
@@ -233,12 +233,8 @@ class Users:
 
         ``lie`` says what they send in place of their reports (:data:`Lie`).
         """
-        validate.threefry(key)
-        validate.number(0.0, 1.0, share=share)
         who_key, lie_key = random.split(key)
-        n = self.num_users
-        liars = np.zeros(n, bool)
-        liars[np.asarray(random.permutation(who_key, n))[: round(share * n)]] = True
+        liars = random_words.some_of(who_key, share, np.ones(self.num_users, bool))
         return dataclasses.replace(self, lie=(lie_key, lie), liars=liars)
 
 

@@ -99,11 +99,6 @@ def wide(tree: T) -> T:
     return jax.tree.map(widened, tree)
 
 
-def generator(key: PRNGKey) -> np.random.Generator:
-    """NumPy's generator, seeded with the words of a key."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
-
-
 # --- Mechanisms -----------------------------------------------------------------------------------
 
 

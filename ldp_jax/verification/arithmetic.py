@@ -23,7 +23,6 @@ from ldp_jax.core.types import Array, PRNGKey, Record, Report
 from ldp_jax.verification._programs import (
     Exact,
     draws_of,
-    generator,
     log_grid,
     records_of,
     repeated,
@@ -298,11 +297,11 @@ def follows_table(mechanism: Any, key: PRNGKey, *, trials: int = _TRIALS) -> Fit
     """
     validate.integer_in(1000, trials=trials)
     record_key, word_key = random.split(key)
-    x = records_of(spaces(mechanism)[0], generator(record_key), trials, again=True)
+    x = records_of(spaces(mechanism)[0], random.generator(record_key), trials, again=True)
     requests = draws_of(mechanism, x[0])
     if len(requests) != 1 or math.prod(requests[0].shape) > 2:
         raise ValueError("a table takes one word a report, and one to round to a grid")
-    rng = generator(word_key)
+    rng = random.generator(word_key)
     shape = (trials, *requests[0].shape)
     words = rng.integers(0, 1 << 32, shape, np.uint64).astype(np.uint32)
     sent = report_words(mechanism, x, [words])

@@ -31,7 +31,6 @@ from ldp_jax.verification._programs import (
     View,
     count_of,
     draws,
-    generator,
     in_blocks,
     is_float,
     logs_each,
@@ -165,7 +164,7 @@ def _cells_of_coordinates(
     subsets = math.comb(dim, k)
     if subsets * bins**k > _JOINT_CELLS:
         row = np.arange(len(indices))
-        pick = generator(key).integers(0, k, len(row))
+        pick = random.generator(key).integers(0, k, len(row))
         place = indices[row, pick] * bins + code[row, pick]
         return mass.sum(1), mass.ravel() / dim, place
     chosen = np.array(list(itertools.combinations(range(dim), k)))
@@ -259,7 +258,7 @@ def _records(
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
         count = min(_ALL, max(_FEWEST, _COORDINATES // dim))
-        x = records_of(domain, generator(key), count, given)
+        x = records_of(domain, random.generator(key), count, given)
         all_of_them = False
 
     owners = np.arange(count_of(x), dtype=np.int32) % max(domain.users, 1)
@@ -306,7 +305,7 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = REPORTS) ->
     record_key, draw_key = random.split(key)
     domain, _ = spaces(mechanism)
     claim = mechanism.guarantee().epsilon
-    _, x, other = pairs_of(domain, generator(record_key), trials)
+    _, x, other = pairs_of(domain, random.generator(record_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)
     compared = [other]
     for end in domain.extremes():
@@ -439,7 +438,7 @@ def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
     # Atoms are spread over their mass, and other numbers over one float32 spacing to either side,
     # by ``key``.
     mechanism, x, y, _ = given
-    spread = generator(key).random(len(x))
+    spread = random.generator(key).random(len(x))
     parts = mechanism.codomain().branches
     if not parts:
         raise NotApplicable("reports must be one number each")
@@ -561,7 +560,7 @@ def record_windows(
     validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = random.split(key)
     record_key, draw_key = random.split(draw_key)
-    x = records_of(spaces(mechanism)[0], generator(record_key), trials, again=True)
+    x = records_of(spaces(mechanism)[0], random.generator(record_key), trials, again=True)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
         raise NotApplicable(
@@ -669,7 +668,7 @@ def independent_coordinates(
             f"mechanism must be one on vectors of 2 and more coordinates, got {domain}"
         )
     draw_key, spread_key, word_key = random.split(key, 3)
-    rng = generator(word_key)
+    rng = random.generator(word_key)
     chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
     place = _places(mechanism, draw_key, spread_key, trials)[:, chosen]
     words = _words(len(chosen), rng)
@@ -693,7 +692,7 @@ def _places(
     domain: Any = mechanism.domain()
     if isinstance(mechanism, HasCoordinates):
         record_key, draw_key = random.split(draw_key)
-        x = records_of(domain, generator(record_key), trials, again=True)
+        x = records_of(domain, random.generator(record_key), trials, again=True)
         given = by_law(mechanism, x, privatize_stacked(draw_key, mechanism, x))
         place = np.full((trials, domain.dim), np.nan, np.float32)
         keys = random.split(spread_key, len(given))
@@ -703,7 +702,7 @@ def _places(
     if getattr(mechanism.codomain(), "inner", None) == Finite((-1.0, 1.0)):
         # About the centre each sign is fair, and anywhere in its half.
         signs = draws(mechanism, draw_key, domain.centre(), trials)
-        spread = generator(spread_key).random(signs.shape, np.float32)
+        spread = random.generator(spread_key).random(signs.shape, np.float32)
         return (spread + (signs > 0)) / 2
     raise NotApplicable(f"the coordinates of {type(mechanism).__name__} have no law of their own")
 

@@ -24,7 +24,6 @@ from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import (
-    generator,
     is_float,
     logs_each,
     lost,
@@ -422,7 +421,7 @@ def largest_lower_bound(
     rounds = round_sizes(trials, claim)
     asked = rounds[0][0]
     pair_key, train_key, *keys = random.split(key, 2 + _FINALISTS)
-    pairs = _Pairs.of(*pairs_of(mechanism.domain(), generator(pair_key), asked, records))
+    pairs = _Pairs.of(*pairs_of(mechanism.domain(), random.generator(pair_key), asked, records))
 
     viewer = None
     round_keys = random.split(train_key, len(rounds))

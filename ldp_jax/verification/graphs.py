@@ -33,7 +33,7 @@ from ldp_jax.edges import HasBitLaw, ListReport, Population, Reporting
 from ldp_jax.edges.spaces import ListReports
 from ldp_jax.graph import graphs
 from ldp_jax.verification import statistics
-from ldp_jax.verification._programs import View, generator, lost, take, wide
+from ldp_jax.verification._programs import View, lost, take, wide
 from ldp_jax.verification.empirical import cells_of, worst
 from ldp_jax.verification.game import LowerBound, Views, play
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -401,7 +401,7 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
     if not isinstance(codomain, ListReports):
         raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
     n = codomain.n
-    rng = generator(key)
+    rng = random.generator(key)
     low, high = np.indices((n, n))
     motifs = [low + high == 1, low == 0, high == low + 1, high < 3]
     density = np.linspace(0.0, 1.0, 12)[:, None, None]

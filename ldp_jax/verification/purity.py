@@ -29,7 +29,6 @@ from ldp_jax.verification._programs import (
     count_of,
     equations,
     estimates,
-    generator,
     is_float,
     joined,
     natural,
@@ -201,7 +200,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
         return Fit(False, f"{hidden} cannot be followed", 1.0, 0.0, 0.0, 1)
 
     record_key, bits_key, key = random.split(key, 3)
-    rng = generator(record_key)
+    rng = random.generator(record_key)
     ordinary = domain.given(natural(domain, rng))
     sampled = domain.sample(rng, _ASKED + calls)
     known = [*domain.extremes(), domain.typical(), domain.centre()]
@@ -354,7 +353,7 @@ def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
     for place, one in enumerate(jax.random.wrap_key_data(words[: count_of(bad)])):
         mechanism.privatize(one, take(bad, place))
 
-    rng = generator(record_key)
+    rng = random.generator(record_key)
     ordinary = domain.given(natural(domain, rng))
     if isinstance(ordinary, np.ndarray) and ordinary.ndim == 2:
         missing = np.array(block_of(some_of(ordinary, rng, _ROWS), size=_ROWS))

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ldp_jax import bench, datasets, features, servers
-from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods, page
 from ldp_jax.bench.__main__ import main
@@ -22,6 +22,7 @@ from ldp_jax.bench.learners import modelled
 from ldp_jax.bench.methods import Method, answer_of, proved_by
 from ldp_jax.bench.named import named
 from ldp_jax.bench.rows import ALL, ALONE, CEILING, DEFAULT, PLACEBO, PRIVATE, Row, append, read
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import Box
 from ldp_jax.graph.propagation import operator
@@ -63,6 +64,21 @@ def test_methods_of_a_newcomer_have_their_rows(method, hides, rival):
         assert row.memory >= 0 or row.memory != row.memory
     assert set(found.methods) == {method.__name__, *([rival] if rival else [])}
     assert f"{method.__name__}" in str(found)
+
+
+@untyped
+def test_the_guarantee_of_a_row_is_no_less_and_no_surer_than_the_driver_s():
+    found = compared(Forget, "edges", seeds=1, epsilons=(1.00000149,))
+    shown = {row.guarantee for row in found.rows if row.users == PRIVATE and row.epsilon}
+    assert shown == {"1.00001 per neighbour-list; 2.00001 per relationship"}
+
+    @mechanism
+    class Claimed(features.Duchi):
+        guarantee = lambda self: Guarantee(float(self.epsilon))
+
+    found = compared(Claimed, "features", seeds=1)
+    shown = {row.guarantee for row in found.rows if row.users == PRIVATE and row.epsilon}
+    assert shown == {"4 per record, not proved"}
 
 
 def test_devices_find_their_class_by_the_classifier_that_they_are_sent():
@@ -232,7 +248,16 @@ def test_a_guarantee_beyond_its_column_is_refused():
     assert proved_by(promised(of_record), "features") == 1.0
     assert proved_by(promised(of_record), "edges") == np.inf  # it says nothing about lists
     loose = dataclasses.replace(of_record, delta=1e-5)
-    assert proved_by(promised(loose), "features") == np.inf
+    near = dataclasses.replace(of_record, adjacency="any two vectors at most 0.1 apart")
+    for one in (loose, near):
+        assert proved_by(promised(one), "features") == np.inf
+
+    @mechanism
+    class Near(features.Duchi):
+        guarantee = lambda self: near
+
+    with pytest.raises(ValueError, match="about some pairs of inputs alone"):
+        on_vectors(Near, 1.0, 1)
 
 
 @pytree

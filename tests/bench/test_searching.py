@@ -19,6 +19,7 @@ SIZES = {"num_nodes": 60, "num_classes": 2, "num_features": 4, "mean_degree": 5}
 DATA = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
 USERS = np.arange(0, 60, 2)
 Y = DATA.y[USERS]
+OTHERS = np.ones((60, 4), np.float32)
 GRID = {"epsilon": [1.0, 2.0, 4.0]}
 
 
@@ -81,8 +82,30 @@ def test_other_keys_are_other_reports_and_other_records_are_refused():
     assert found.guarantee[RECORD].epsilon == pytest.approx(6.0)
     assert (found.fits, found.reports) == (7, 3)
     model.set_params(privateembedding__random_state=0)
-    with pytest.raises(ValueError, match="records must not be searched over"):
-        bench.search(model, {"privateembedding__records": [DATA, DATA]}, USERS, Y, cv=2)
+    grid = {"privateembedding__records": [DATA, OTHERS]}
+    with pytest.raises(ValueError, match="records must be the same in all steps and fits"):
+        bench.search(model, grid, USERS, Y, cv=2)
+
+
+@untyped
+@pytest.mark.parametrize("place", ["step", "fit"])
+def test_two_steps_of_one_name_must_hold_the_same_records(place):
+    """Their noise is the same: the difference of both reports is that of the records."""
+    mechanism = features.HDS(2.0, 4, 2)
+    made = lambda records, alpha: PrivateEmbedding(
+        mechanism, graph=DATA.graph, records=records, random_state=0, alpha=alpha
+    )
+    x = np.zeros((60, 4), np.float32)
+    twice = make_pipeline(make_union(made(x, 0.1), made(x, 0.5)), LogisticRegression())
+    grid = {"logisticregression__C": [1.0]}
+    found = bench.search(twice, grid, USERS, Y, cv=2)
+    assert found.guarantee[RECORD].epsilon == pytest.approx(2.0)
+    model = make_pipeline(make_union(made(x, 0.1), made(OTHERS, 0.1)), LogisticRegression())
+    if place == "fit":
+        model = make_pipeline(made(x, 0.1), LogisticRegression())
+        grid = {"privateembedding": [made(x, 0.1), made(OTHERS, 0.1)]}
+    with pytest.raises(ValueError, match="records must be the same in all steps and fits"):
+        bench.search(model, grid, USERS, Y, cv=2)
 
 
 class Asks(ClassifierMixin, BaseEstimator):

@@ -317,7 +317,7 @@ def test_what_is_no_key_no_record_or_several_is_refused(name):
         of = [value] * len(x) if np.ndim(x) else value
         given = [] if value is None else [of, np.array(of)]  # a bare None is an empty tree
         for record in (*given, np.array(of, object), *([jnp.array(of)] if value == 1j else [])):
-            words = "records must be real numbers, got (<U3|.S3|complex|str|bytes|NoneType)"
+            words = "records must be real numbers, got (complex|str|bytes|NoneType)"
             with pytest.raises(TypeError, match=words):
                 m.privatize(key(0), record)
 

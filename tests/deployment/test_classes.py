@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.core.checksum import sealed
 from ldp_jax.deployment import (
     Alphabet,
@@ -141,6 +142,11 @@ def test_a_network_is_shipped_and_run_as_it_was_trained():
     np.testing.assert_allclose([read.scores(each) for each in x], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_an_alphabet_shows_no_less_than_its_epsilon():
+    shown = repr(Alphabet((1, 0), 1.00000149, alphabet_table(1.00000149, 2, 2)))
+    assert shown == "Alphabet((1, 0), epsilon 1.00001)"
+
+
 def test_refusals_spend_nothing():
     _, prior, records, classifier = planted()
     alphabet = Alphabet.from_bytes(shipped(prior)[0][0])
@@ -240,3 +246,38 @@ def test_every_changed_byte_and_cut_is_refused(name):
     hint = "" if SHIPPED[name].VERSION == 1 else "; version . has no checksum: have it sent anew"
     with pytest.raises(ValueError, match=f"not a {kind} .*{hint}"):
         read(old.replace(b" 3\n", b" 2\n").replace(b"friends 1\n", b"friends 2\n"))
+
+
+def test_a_class_of_record_and_list_is_paid_for_by_the_budget_of_lists_too():
+    """Else the device would state too little of its list, whatever it was asked for before."""
+    classifier = Classifier(np.eye(3), np.zeros(3))
+    alphabet = Alphabet((0, 1, 2), EPSILON, alphabet_table(EPSILON, 3, 3))
+    friends = Friends(np.zeros((5, 3)))
+    counts = Question(0, groups=[0] * 5, num_groups=1, epsilon=1.0, most=20)
+    budget = lambda epsilon: Budget(epsilon, unit=NEIGHBOUR_LIST)
+    records = Session(device(4), budget=2 * EPSILON)
+    lists = Session(device(4), budget=budget(4.5))
+    lists.report_neighbours(counts, [1, 2], user=4)
+    given = {"user": 4, "friends": friends}
+    sent = report_class(records, classifier, alphabet, [0, 0, 1], lists=lists, round=0, **given)
+    assert len(sent) == 36
+    for one, total in ((records, EPSILON), (lists, EPSILON + 1.0)):
+        assert one.spent().epsilon == pytest.approx(total)
+        assert one.spent(4).epsilon == one.spent().epsilon
+    kept = Session.from_bytes(device(4), lists.to_bytes(), at_least=2)
+    assert kept.spent() == lists.spent()
+
+    class Untouched:
+        __array__ = __iter__ = lambda *_, **__: pytest.fail("touched")
+
+    own = {"record": Untouched(), "neighbours": Untouched(), "round": 1, **given}
+    for held, error, match in (
+        (kept, deployment.BudgetError, "of 4.5 is left"),  # 3 of it are spent
+        (records, ValueError, "lists must be a session of neighbour lists of the same device"),
+        (Session(device(3), budget=budget(9.0)), ValueError, "of the same device"),
+    ):
+        with pytest.raises(error, match=match):
+            report_class(records, classifier, alphabet, lists=held, **own)
+    with pytest.raises(ValueError, match="lists must be None where no list is read"):
+        report_class(records, classifier, alphabet, lists=lists, **own | {"friends": None})
+    assert (records.counter, lists.counter, kept.counter) == (1, 2, 2)

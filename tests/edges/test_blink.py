@@ -161,3 +161,18 @@ def test_noisy_degrees_beyond_those_that_have_an_estimate_are_taken_for_the_near
     chance = expit(own[:, None] + own) * (1 - np.eye(n))
     np.testing.assert_allclose(chance.sum(1), prior.degree[prior.group], rtol=1e-3)
     assert chance.max() < 0.9999
+
+
+def test_lists_in_which_one_end_reports_each_pair_are_refused():
+    """Each reported pair would count as two reports, and epsilon as twice as much."""
+    ring = graphs.from_edges([[i, (i + 1) % N] for i in range(N)], N)
+    prior = edges.degree_prior(np.full(N, 2.0))
+    for reporting in ("full", "half"):
+        bits = edges.RandomizedResponse(EPSILON, reporting=reporting)
+        sent = edges.privatize_graph(jax.random.key(0), ring, bits).graph
+        if reporting == "full":
+            edges.posterior_links(sent, prior, EPSILON)
+            continue
+        with pytest.raises(ValueError, match="bits must be lists in full"):
+            edges.posterior_links(sent, prior, EPSILON)
+    edges.posterior_links(ring, prior, 20.0)  # hardly a bit is flipped: lists in full may be alike

@@ -50,6 +50,12 @@ def test_each_round_has_what_was_asked_and_what_an_answer_costs():
     )
 
 
+def test_a_delta_is_rounded_up():
+    server = RoundsServer(GeneralizedRR(0.1, 3), N, rounds=40, delta=1.004e-6)
+    found = ran(server, Users(records=np.zeros((N, 40), int)))
+    assert "delta 1.004e-06 per record" in " ".join(texts(diagram(found)))
+
+
 def test_a_mechanism_is_named_with_what_it_samples():
     found = ran(Share(GeneralizedRR(1.0, 3), N))
     assert found.rounds[0].asks == "Send the record, or the label, through a mechanism (Discrete)"

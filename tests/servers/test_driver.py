@@ -15,15 +15,18 @@ from ldp_jax.accounting.guarantee import (
     NEIGHBOUR_LIST,
     RECORD,
     RELATIONSHIP,
+    WORDS,
     Budget,
     Guarantee,
     Unit,
+    compares_all,
 )
 from ldp_jax.accounting.ledger import BudgetExceededError
-from ldp_jax.accounting.statement import Cost, Role, Statement
+from ldp_jax.accounting.statement import RECORD_AND_BIT, Cost, Role, Statement
+from ldp_jax.core.mechanism import mechanism
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.edges import Population, count_neighbours, ownership
-from ldp_jax.features import GeneralizedRR, Laplace, LaplaceVector
+from ldp_jax.features import Discrete, GeneralizedRR, Laplace, LaplaceVector
 from ldp_jax.graph import graphs
 from ldp_jax.servers import (
     Answers,
@@ -168,6 +171,53 @@ class Wrong:
 
     def step(self, state, answers):
         return 0 if self.after is None else self.after
+
+
+@mechanism
+class Near:
+    """A mechanism whose promise is about some pairs of classes alone."""
+
+    inner: Discrete
+
+    def guarantee(self):
+        one = self.inner.guarantee()
+        return dataclasses.replace(one, adjacency="two classes that follow each other")
+
+    def privatize(self, key, x):
+        return self.inner.privatize(key, x)
+
+    def domain(self):
+        return self.inner.domain()
+
+    def codomain(self):
+        return self.inner.codomain()
+
+    def estimate(self, y):
+        return self.inner.estimate(y)
+
+
+def test_shares_of_nobody_are_no_numbers():
+    """Zeros would be shares that sum to nothing."""
+    server = Share(GeneralizedRR(EPSILON, CLASSES), N)
+    nobody = Answers(np.zeros(N, np.int32), np.zeros(N, bool))
+    assert np.isnan(server.step(server.init(jax.random.key(0)), nobody)).all()
+
+
+@pytest.mark.parametrize("of", ["record", "label"])
+def test_a_promise_about_some_pairs_is_printed_as_one_in_every_unit(of):
+    """Far classes lose a multiple: epsilon of "any two records" would be too small."""
+    question = Ask(Near(GeneralizedRR(EPSILON, CLASSES)), np.ones(N, bool), of=of)
+    bit = Guarantee(1.0, unit=NEIGHBOUR_LIST, adjacency="two lists that differ in a near friend")
+    everything = Statement.of([question.cost(), Cost(bit), count_cost(1.0)]).guarantee()
+    wanted = {RECORD, NEIGHBOUR_LIST, RELATIONSHIP, RECORD_AND_BIT, *[LABEL] * (of == "label")}
+    assert set(everything) == wanted
+    for unit, one in everything.items():
+        assert not compares_all(one.adjacency), unit
+        words = "friend" if unit in (NEIGHBOUR_LIST, RELATIONSHIP) else "two classes that follow"
+        assert words in one.adjacency
+    plain = Statement.of([asked().cost(), count_cost(1.0)]).guarantee()
+    assert plain[RECORD].adjacency == WORDS[RECORD]
+    assert plain[RELATIONSHIP].adjacency == WORDS[RELATIONSHIP]
 
 
 def asked(who=None, epsilon=EPSILON):

@@ -10,9 +10,11 @@ import pytest
 import scipy.sparse
 
 from ldp_jax import datasets, edges, servers
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Guarantee
 from ldp_jax.core import mechanism
-from ldp_jax.features import HDS, LaplaceVector, MultiBit
+from ldp_jax.core.spaces import Box, Interval
+from ldp_jax.core.types import Scalar, Values
+from ldp_jax.features import HDS, LaplaceVector, MultiBit, Sampled
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.servers import PublicRecord, embedding, private_embedding, private_embeddings
@@ -142,6 +144,65 @@ def test_wide_records_are_propagated_in_blocks_of_columns():
     np.testing.assert_allclose(z, many[0], atol=1e-6 * np.abs(z).max())
 
 
+@mechanism.mechanism
+class Shifted:
+    """Laplace noise on what is left of numbers less ``shift``, of any of which one is a record."""
+
+    epsilon: Scalar
+    shift: Values
+    dim: int = mechanism.static(default=0)
+
+    def privatize(self, key, x):
+        shape = jnp.shape(x - self.shift)
+        return x - self.shift + jax.random.laplace(key, shape) * 2 * max(self.dim, 1) / self.epsilon
+
+    def estimate(self, y):
+        return y + self.shift
+
+    def guarantee(self):
+        return Guarantee(mechanism.largest(self.epsilon))
+
+    def domain(self):
+        return Box(self.dim) if self.dim else Interval(-1.0, 1.0)
+
+    codomain = domain
+
+
+@mechanism.mechanism
+class ShiftedByOne(Shifted):
+    """Its shift is its own."""
+
+    def stack_shape(self):
+        return jnp.shape(self.epsilon)
+
+
+@mechanism.mechanism
+class ShiftedByUser(Shifted):
+    """Its shift is one number a user."""
+
+    def stack_shape(self):
+        return jnp.shape(self.shift)
+
+
+def test_an_array_of_as_many_numbers_as_users_is_read_as_its_mechanism_says_alone():
+    """One number a user, or one a coordinate: either is a result, and nobody would see which."""
+    n = 5
+    shift = jnp.linspace(-1.0, 1.0, n)
+    x = np.zeros((n, n), np.float32)
+    reports = lambda m: np.asarray(servers.perturb(jax.random.key(0), x, m))
+    for made in (Shifted(1.0, shift, n), Sampled(Shifted(1.0, shift), n, 1)):
+        with pytest.raises(ValueError, match=r"Shifted holds an array of 5 .* stack_shape\(\)"):
+            servers.perturb(jax.random.key(0), x, made)
+    noise = reports(ShiftedByOne(1.0, 0 * shift, n))
+    np.testing.assert_allclose(
+        reports(ShiftedByOne(1.0, shift, n)) - noise, -np.tile(shift, (n, 1)), atol=1e-5
+    )
+    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, n), ShiftedByUser(1.0, shift, n))
+    np.testing.assert_allclose(reports(many) - noise, -np.tile(shift, (n, 1)).T, atol=1e-5)
+    with pytest.raises(ValueError, match=r"a mechanism with an array of its own has a stack_shape"):
+        servers.perturb(jax.random.key(0), np.zeros((n + 1, n), np.float32), Shifted(1.0, shift, n))
+
+
 def test_every_user_may_have_a_budget_of_her_own():
     """User i reports as under their own epsilon alone; estimates are by their own epsilon, too;
     rows may stream.
@@ -166,6 +227,8 @@ def test_every_user_may_have_a_budget_of_her_own():
         assert np.linalg.norm(result.z - expected) <= 3e-5 * np.linalg.norm(expected)
         assert result.guarantee[RECORD].epsilon == pytest.approx(4.0)
         assert "personal budgets" in result.guarantee.unprotected
+    server = servers.EmbeddingServer(operator(GRAPH), m, ALPHA, R)
+    assert server.statement().exposes == ("edges", "labels", "personal budgets")
 
 
 def test_a_noisy_graph_comes_with_its_guarantee():

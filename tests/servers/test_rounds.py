@@ -9,8 +9,24 @@ import pytest
 
 from ldp_jax.accounting.composition import advanced, over_rounds
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
-from ldp_jax.features import GeneralizedRR
-from ldp_jax.servers import RoundsServer, Users, simulate
+from ldp_jax.bench.classes import AskClass
+from ldp_jax.core.mechanism import SMALLEST
+from ldp_jax.deployment import Device, Session, decode
+from ldp_jax.deployment.store import ReportStore
+from ldp_jax.edges import NeighbourList
+from ldp_jax.features import GeneralizedRR, GridSquareWave
+from ldp_jax.servers import (
+    Ask,
+    DeviceUsers,
+    ListQuestion,
+    RoundsServer,
+    StoredUsers,
+    User,
+    Users,
+    simulate,
+)
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier
+from ldp_jax.servers.rounds import RoundQuestion
 from tests.stats import assert_g
 
 N = 4000
@@ -47,6 +63,29 @@ def test_histories_of_another_number_of_rounds_are_refused():
     for server in (RoundsServer(MECHANISM, N, ROUNDS + 2), RoundsServer(MECHANISM, N, 1)):
         with pytest.raises(ValueError, match="records must be histories of"):
             simulate(jax.random.key(0), server, Users(records=records.T))
+
+
+def test_a_stack_of_one_s_own_mechanism_is_refused_by_every_question_that_draws_by_it():
+    """A report of one user would be as many as there are budgets, at the cost of one."""
+    made = {}
+    exec(SMALLEST, made)
+    stack = made["Flip"](np.ones(3, np.float32))
+    everybody = np.ones(3, bool)
+    user = User(np.zeros(2), 0, NeighbourList.of([1], 3), jax.numpy.asarray(0))
+    classifier = DeviceClassifier(
+        *map(jax.numpy.asarray, (np.eye(2), np.zeros(2), np.zeros((0, 2)))), 1.0
+    )
+    questions = [
+        RoundQuestion(stack, everybody, np.asarray(0), 2),
+        Ask(stack, everybody),
+        AskClass(classifier, stack, everybody),
+        ListQuestion(stack, everybody, np.zeros(3, np.int32), size=3),
+    ]
+    for question in questions:
+        with pytest.raises(ValueError, match="Flip holds a stack"):
+            question.answer(jax.random.key(0), user)
+    with pytest.raises(ValueError, match="Flip holds a stack"):
+        simulate(jax.random.key(0), RoundsServer(stack, 3, 2), Users(records=np.zeros((3, 2))))
 
 
 def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
@@ -105,9 +144,6 @@ def test_rounds_by_a_server_cost_as_stated_and_a_permanent_answer_once():
         assert found.value.shape == (ROUNDS, N)
     assert [len(found.rounds) for found in (fresh, kept)] == [ROUNDS, 1]
 
-    server = RoundsServer(MECHANISM, N, ROUNDS, permanent="class")
-    later = simulate(key(2), server, users, history=kept.statement)
-    assert later.guarantee[RECORD].epsilon == kept.guarantee[RECORD].epsilon
     other = RoundsServer(MECHANISM, N, ROUNDS, permanent="another")
     both = simulate(key(3), other, users, history=kept.statement).guarantee[RECORD].epsilon
     assert both == pytest.approx(2 * kept.guarantee[RECORD].epsilon)
@@ -115,6 +151,65 @@ def test_rounds_by_a_server_cost_as_stated_and_a_permanent_answer_once():
         key(9), RoundsServer(MECHANISM, N, 50, delta=1e-6), Users(records=np.ones((N, 50), int))
     )
     assert many.guarantee[RECORD].epsilon == advanced(MECHANISM.guarantee(), 50, 1e-6).epsilon
+
+
+def epsilon_of(made):
+    return made.guarantee()[RECORD].epsilon
+
+
+def test_simulated_users_who_draw_a_permanent_answer_anew_are_charged_anew():
+    users = Users(records=np.ones((N, ROUNDS), np.int32))
+    server = RoundsServer(MECHANISM, N, ROUNDS, permanent="class")
+    once = epsilon_of(server.statement())
+    found = simulate(jax.random.key(0), server, users)
+    for times in (2, 3):
+        later = simulate(jax.random.key(times), server, users, history=found.statement)
+        assert (later.value[0] != found.value[0]).mean() > 0.2  # the record shows through both
+        assert later.guarantee[RECORD].epsilon == pytest.approx(times * once)
+        found = later
+
+
+def test_devices_that_repeat_a_permanent_answer_are_charged_once():
+    server = RoundsServer(MECHANISM, 2, ROUNDS, permanent="class")
+    table = MECHANISM.table()
+    sessions = [Session(Device.new(), budget=1.0) for _ in range(2)]
+
+    def arrived(question):
+        sent = [s.report_permanently(table, 1, user=u, round=u) for u, s in enumerate(sessions)]
+        return [decode(b"".join(sent), table)]
+
+    users = DeviceUsers(2, arrived)
+    found = simulate(jax.random.key(0), server, users)
+    later = simulate(jax.random.key(1), server, users, history=found.statement)
+    np.testing.assert_array_equal(later.value, found.value)
+    assert later.guarantee[RECORD].epsilon == epsilon_of(server.statement())
+    assert [session.counter for session in sessions] == [1, 1]
+
+
+@pytest.mark.parametrize("round", [0, None])
+def test_stored_reports_of_one_round_are_no_answers_of_the_others(tmp_path, round):
+    """The result would be that nobody's record has changed."""
+    table = MECHANISM.table()
+    store = ReportStore(tmp_path)
+    for user in range(2):
+        sent = Session(Device.new(), budget=1.0).report(table, user, user=user, round=0)
+        store.add(sent, table)
+    users = StoredUsers(store, 2, round)
+    assert simulate(jax.random.key(0), RoundsServer(MECHANISM, 2, 1), users).value.shape == (1, 2)
+    kept = RoundsServer(MECHANISM, 2, ROUNDS, permanent="class")
+    assert simulate(jax.random.key(0), kept, users).value.shape == (ROUNDS, 2)
+    with pytest.raises(ValueError, match="stored rows answer one question"):
+        simulate(jax.random.key(0), RoundsServer(MECHANISM, 2, ROUNDS), users)
+
+
+def test_a_permanent_answer_by_another_mechanism_is_another_one():
+    """Of the same name and epsilon; a device draws it by another table."""
+    one, other = (
+        RoundsServer(made, N, ROUNDS, permanent="class").statement()
+        for made in (MECHANISM, GridSquareWave(1.0))
+    )
+    assert epsilon_of(one.after(one)) == epsilon_of(one)
+    assert epsilon_of(one.after(other)) == pytest.approx(2 * epsilon_of(one), rel=1e-6)
 
 
 def test_what_is_wrong_is_refused():

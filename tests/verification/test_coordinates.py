@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.random import generator
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.features import (
     HDS,
@@ -20,7 +21,6 @@ from ldp_jax.features import (
     SquareWave,
 )
 from ldp_jax.verification import empirical, exact
-from ldp_jax.verification._programs import generator
 from ldp_jax.verification.empirical import (
     Numbers,
     _dependent,

@@ -79,7 +79,8 @@ def real(array: _A) -> _A:
     elif array.dtype.kind == "m" or not any(  # NumPy takes times for integers
         jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)
     ):
-        raise TypeError(f"records must be real numbers, got {array.dtype}")
+        # The type of texts alone: NumPy's has the length of the longest in it.
+        raise TypeError(f"records must be real numbers, got {array.dtype.type.__name__}")
     return array
 
 

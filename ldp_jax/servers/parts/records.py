@@ -169,7 +169,9 @@ def box(mechanism: Mechanism) -> Box:
 def stacked_axes(mechanism: Mechanism, n: int) -> list[int | None]:
     """0 for each leaf that is stacked by user, None where it is one for all.
 
-    ``ValueError`` for another stack.
+    ``ValueError`` for another stack, and for an array of n numbers that may as well be the
+    mechanism's own. A mechanism says which by ``stack_shape()``, the shape of its budgets: () where
+    its arrays are its own.
     """
     # Shapes are no data.
 
@@ -182,10 +184,28 @@ def stacked_axes(mechanism: Mechanism, n: int) -> list[int | None]:
         if shape not in ((), (n,)):
             name = type(mechanism).__name__
             raise ValueError(
-                f"{name} holds a stack of shape {shape}: budgets must be one, or one a user, {n}"
+                f"{name} holds a stack of shape {shape}: budgets must be one, or one a user, {n}; "
+                "a mechanism with an array of its own has a stack_shape() that returns ()"
             )
         axes += [0 if shape else None] * len(jax.tree.leaves(node))
+    for made in (mechanism, getattr(mechanism, "inner", None)) if 0 in axes else ():
+        if made is not None and not stacks(made) and _draws_as_it_is(made):
+            raise ValueError(
+                f"{type(made).__name__} holds an array of {n} numbers, as many as there are users: "
+                "it may be one number a user, or the mechanism's own. Give it a stack_shape(), "
+                f"which returns ({n},) for the former and () for the latter"
+            )
     return axes
+
+
+def _draws_as_it_is(mechanism: Any) -> bool:
+    """Whether a mechanism reports one record with all of its arrays; this library's refuse it."""
+    try:
+        record = mechanism.domain().typical()
+        jax.eval_shape(lambda: mechanism.privatize(jax.random.key(0), record))
+    except Exception:  # a mechanism of one's own may raise what it likes
+        return False
+    return True
 
 
 def each_user(

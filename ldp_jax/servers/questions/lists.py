@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
+from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey, Report
 from ldp_jax.deployment import Pairs, ownership
@@ -141,6 +142,7 @@ class ListQuestion(OnTheWire):
             validate.require(made.reporting == "full", rule)
             mine = lambda budget: jnp.asarray(budget)[user.own] if np.ndim(budget) else budget
             made = made.of_users(mine)
+        check_single(made)
         made = dataclasses.replace(made, n=self.size)
         listed = jnp.ones(n, bool) if _of_everybody(made) else jnp.asarray(self.asked)
         group = jnp.asarray(self.group)

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
-from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
+from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee, narrowed
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import Mechanism
-from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.mechanism import Mechanism, check_single
+from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
@@ -125,8 +125,14 @@ class ByMechanism:
     """
 
     def cost(self: Any) -> Cost:
-        """The guarantee of the mechanism, per record."""
-        return Cost(self.mechanism.guarantee(), permanent=self.permanent)
+        """The guarantee of the mechanism, per record.
+
+        An answer for good is one by this mechanism: devices draw anew by another one.
+        """
+        name = self.permanent
+        if name:
+            name = f"{name} by {digest(self.mechanism).hex()}"
+        return Cost(self.mechanism.guarantee(), permanent=name)
 
     def exact(self: Any) -> Any:
         """The clipped record itself."""
@@ -157,7 +163,8 @@ class Ask(ByMechanism):
         public stack [n].
       asked: bool [n].
       of: ``record`` or ``label``.
-      permanent: the name of an answer for good, which every later question of that name repeats.
+      permanent: the name of an answer for good, which devices repeat whenever it is asked for by
+        this mechanism.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> Ask(
@@ -179,11 +186,13 @@ class Ask(ByMechanism):
         cost = super().cost()
         if self.of != "label":
             return cost
-        of_label = dataclasses.replace(cost.guarantee, unit=LABEL, adjacency=WORDS[LABEL])
+        words = narrowed(WORDS[LABEL], cost.guarantee.adjacency)
+        of_label = dataclasses.replace(cost.guarantee, unit=LABEL, adjacency=words)
         return dataclasses.replace(cost, guarantee=of_label)
 
     def answer(self, key: PRNGKey, user: User) -> Report:
-        """The mechanism's report."""
+        """The mechanism's report; ``ValueError`` for a stack, whose reports would all be sent."""
+        check_single(self.mechanism)
         return self.mechanism.privatize(key, user.label if self.of == "label" else user.record)
 
     def answer_all(self, key: PRNGKey, users: Any) -> Report:
