@@ -62,7 +62,6 @@ def test_committed_rows_are_whole_distinct_and_described(name):
 
 OWED = {
     "frontier_edges_accuracy",
-    "frontier_joint_accuracy",
 }
 """Tables with rows of former versions that nobody has computed anew."""
 
