@@ -303,7 +303,7 @@ def test_what_pairs_do_not_show_is_refused():
         ([[0, 4]], "two labelled users"),
         ([[0, 9]], r"pairs must be in \[0, 5\), the nodes"),
         ([[0, 1, 2]], "shape"),
-        ([[0, 1], [2, 2]], "themselves"),
+        ([[0, 1], [2, 2], [1, 3]], "themselves"),
     ):
         with pytest.raises(ValueError, match=words):
             homophily(pairs, labels)
