@@ -148,13 +148,15 @@ def privatize_counts(
     users = Population.of(graph)
     n = len(users.group)
     menu = list(mechanism) if isinstance(mechanism, Sequence) else [mechanism]
-    alike = {
-        isinstance(one, NeighbourCounts) and (one.num_groups, one.most, one.reporting)
-        for one in menu
-    }
+    alike = set()
+    for one in menu:
+        ours = isinstance(one, NeighbourCounts)
+        drawn_here = ours and type(one).privatize is NeighbourCounts.privatize
+        alike.add(drawn_here and (one.num_groups, one.most, one.reporting))
     validate.require(
         len(alike) == 1 and False not in alike,
-        "mechanism must be NeighbourCounts, or a menu of them that differ in epsilon alone",
+        "mechanism must be NeighbourCounts with its own privatize, or a menu of them that differ "
+        "in epsilon alone",
     )
 
     level = np.zeros(n, np.int32)

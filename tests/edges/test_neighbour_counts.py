@@ -274,3 +274,16 @@ def test_the_reports_about_a_bit_are_all_that_a_count_may_be(degree):
     assert mass.sum() == pytest.approx(1.0, abs=1e-6)
     assert (numbers[0], numbers[-1]) == m.span()
     assert (np.diff(numbers) == 1).all()
+
+
+def test_a_class_that_overrides_privatize_alone_is_refused():
+    """Its parent's counts would be drawn in place of its own."""
+
+    class OwnCounts(NeighbourCounts):
+        def privatize(self, key, neighbours, groups, own=0):
+            return jnp.zeros(self.num_groups)
+
+    graph = graphs.from_edges([[0, 1]], num_nodes=3)
+    for given in (OwnCounts(1.0, num_groups=2), [NeighbourCounts(1.0, 2), OwnCounts(2.0, 2)]):
+        with pytest.raises(ValueError, match="with its own privatize"):
+            privatize_counts(jax.random.key(0), graph, given, [0, 0, 1])
