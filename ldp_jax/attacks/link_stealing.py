@@ -199,6 +199,9 @@ def trained_link_stealing(
         min(kinds) >= 10,
         f"known must have at least 10 pairs of each kind, got {kinds[0]} and {kinds[1]}",
     )
+    seen_pairs = codes(known_units, len(seen[0]))
+    one_truth = len(np.unique(2 * seen_pairs + truth)) == len(np.unique(seen_pairs))
+    require(one_truth, "known must give one truth of each pair, and calls one linked and not")
     shared = np.isin(codes(units, n), codes(known_units, n))
     require(inductive or not shared.any(), "known must have no pair that is among the targets")
 

@@ -127,19 +127,20 @@ def link_scores(
     [1.1..., 1.6..., -5.8...]
     """
     validate.positive(epsilon=epsilon)
-    rule = f"reports must be integers [n, K], got {type(reports).__name__}: give its counts"
-    validate.require(not hasattr(reports, "counts"), rule)
+    rule = f"reports must be integers [n, K], got {type(reports).__name__}"
+    validate.require(not hasattr(reports, "counts"), f"{rule}: give its counts")
+    counts = jnp.asarray(reports)
+    whole = jnp.issubdtype(counts.dtype, jnp.integer)
+    validate.require(whole, f"{rule} of {counts.dtype}, whose noise is not that of counts")
     noise = np.float32(noise_variance(float(epsilon)))
-    n, num_groups = np.shape(reports)
+    n, num_groups = counts.shape
     groups = checked_groups(np.asarray(groups), n, num_groups)
     pairs = validate.pairs(n, "the users of reports", pairs=pairs)
     places = (np.asarray(given, np.int32) for given in (groups, pairs))
     if reported is not None:
         reported = validate.mask(n, reported=reported)
         reported = None if reported.all() else reported
-    return _link_scores(
-        jnp.asarray(reports), *map(jnp.asarray, places), noise, reported, num_groups=num_groups
-    )
+    return _link_scores(counts, *map(jnp.asarray, places), noise, reported, num_groups=num_groups)
 
 
 @partial(jax.jit, static_argnames="num_groups")

@@ -22,6 +22,9 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N, 3)).astype(np.float32)
 ANSWERS = RNG.dirichlet(np.ones(3), N)
 PAIRS = all_pairs(np.arange(N), graphs.to_edges(RING))
+DOUBTED = Targets(  # each pair linked and not, by its two orders
+    np.concatenate([PAIRS.units, PAIRS.units[:, ::-1]]), np.append(PAIRS.truth, ~PAIRS.truth)
+)
 NODES = Targets(np.array([[0], [3], [4]]), np.array([False, True, False]))
 MEMBER = RNG.random((7, N)) < 0.5
 MEMBER[:, 0] = ~MEMBER[:, 1]  # each model has members and others
@@ -101,6 +104,10 @@ REFUSED = [
     (lambda: steal(ANSWERS[:, :2], PAIRS), "at least 3 columns for the correlation"),
     (lambda: trained(9 * ANSWERS, PAIRS, known=PAIRS, known_posteriors=ANSWERS), "probabilities"),
     (lambda: trained(ANSWERS, PAIRS, known=PAIRS), "known must have no pair"),
+    (
+        lambda: trained(ANSWERS, PAIRS, known=DOUBTED),
+        "known must give one truth",
+    ),
     (lambda: trained(ANSWERS, PAIRS, known=PAIRS, known_x=X), "known_x"),
     (lambda: trained(ANSWERS, PAIRS, known=PAIRS, x=X[1:]), "x must be finite numbers .12, d."),
     (

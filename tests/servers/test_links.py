@@ -77,6 +77,8 @@ def test_what_does_not_fit_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             link_scores(np.zeros((3, 2), int), asked, ends, epsilon)
+    with pytest.raises(ValueError, match=r"integers \[n, K\], got ndarray of float32"):
+        link_scores(np.zeros((3, 2), np.float32), groups, pairs, 1.0)
     for reports in (
         np.zeros((3, 2), int),
         np.full((3, 2), -4),
