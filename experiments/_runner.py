@@ -825,8 +825,10 @@ def _run(
 
 def timed(compute: Compute, cell: Any, settings: Any) -> Computed:
     """Compute one cell in this process."""
+    from ldp_jax.core.compilation import leave_room_for_programs
     from ldp_jax.core.progress import watched
 
+    leave_room_for_programs()
     start = time.perf_counter()
     with watched(str(cell)):
         found = compute(cell, settings)

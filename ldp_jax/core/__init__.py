@@ -18,14 +18,16 @@ Types, checks, random words, integer tables, spaces, the mechanism protocol.
 * :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices;
 * :mod:`shown <ldp_jax.core.shown>` - texts without records, neighbour lists and keys;
 * :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on
-  disk.
+  disk;
+* :func:`leave_room_for_programs <ldp_jax.core.compilation.leave_room_for_programs>` - compiled
+  programs forgotten in long runs.
 """
 
 from ldp_jax.core import lazy
 
 __getattr__, __dir__ = lazy.attach(
     __name__,
-    {"compilation": "compilation_cache"},
+    {"compilation": "compilation_cache leave_room_for_programs"},
     "blocks checksum flags float32 float64 integer_tables label_channel list_ids long_sums"
     " mechanism ownership personal_alphabets progress public_bounds pytree quadrature random"
     " random_words rounding sharding shown spaces types validate whole_noise",

@@ -1,9 +1,13 @@
-"""Compiled programs kept on disk, so that a later process reads what an earlier one compiled."""
+"""Compiled programs: kept on disk for later processes, and forgotten before they are too many."""
 
+import gc
 import os
 from pathlib import Path
 
 import jax
+
+_MAPPED = Path("/proc/self/maps")
+_MOST = Path("/proc/sys/vm/max_map_count")
 
 
 def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -32,3 +36,21 @@ def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     for option, value in options.items():
         jax.config.update(option, value)
     return path
+
+
+def leave_room_for_programs() -> None:
+    """Forget all compiled programs once this process has half of the mappings that Linux allows.
+
+    A training that XLA compiles for the CPU takes about 1 000 mappings, and a process that has
+    ``vm.max_map_count`` of them, by default 65 530, is aborted as it compiles. Long runs over
+    several data sets call this between two jobs: programs for new shapes come, and old ones stay.
+    What is forgotten is compiled again, or read where :func:`compilation_cache` keeps it. Only
+    Linux counts mappings; elsewhere nothing is done.
+
+    >>> leave_room_for_programs()
+    """
+    if not _MOST.exists():
+        return
+    if _MAPPED.read_bytes().count(b"\n") > int(_MOST.read_text()) / 2:
+        jax.clear_caches()
+        gc.collect()

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import jax
 import pandas as pd
 import pytest
 
 from experiments import _runner
 from experiments._common import check_words
 from experiments._runner import COLUMNS, Cell, Found, Interrupted, Results, UsageError, run
+from ldp_jax.core import compilation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -311,6 +313,28 @@ def test_a_run_computes_what_is_missing_in_its_order(results):
     ]
     assert run(plan(4), computes(done), fresh(results)) == 1
     assert done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("most", "traced"), [(10, 3), (10**9, 1)])
+def test_programs_are_forgotten_before_linux_maps_no_more(
+    results, tmp_path, monkeypatch, most, traced
+):
+    """A run over four data sets was aborted: each left 20 000 mappings of its programs."""
+    limit = tmp_path / "max_map_count"
+    limit.write_text(f"{most}\n")
+    monkeypatch.setattr(compilation, "_MOST", limit)
+    traces = []
+
+    @jax.jit
+    def third(x):
+        traces.append(x)
+        return x / 3
+
+    def compute(cell, settings):
+        return Found({"last": float(third(cell.seed))})
+
+    run(plan(3), compute, results)
+    assert len(traces) == traced
 
 
 def test_ctrl_c_says_what_is_kept(results):
