@@ -77,7 +77,8 @@ def own_classes(word: str, epsilon: float, classes: int, dim: int) -> OfOneHot |
 def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: Path) -> None:
     """Refuse names that are unknown, and rows of a method that has changed since.
 
-    The folder of the rows keeps a digest of each own method's file, in ``own_methods.json``.
+    The folder of the rows keeps a digest of each own method's file, in ``own_methods.json``. A
+    method that has begun no row there may change.
     """
     own = {name: own_method(option, name).digest for name in names if is_own(name)}
     words = [*known, "module:Name of your own"]
@@ -87,7 +88,10 @@ def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: 
     path = out / "own_methods.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     for name, digest in own.items():
-        if kept.get(name, digest) != digest:
+        quoted = name.replace('"', '""')
+        begun = [file for file in out.glob("*.csv") if quoted in file.read_text()]
+        begun += out.glob("checkpoints/*")
+        if begun and kept.get(name, digest) != digest:
             raise UsageError(
                 f"{option} {name}: its file has changed since rows of {out} were computed. Give "
                 f"another --out, or remove its rows and {path}"

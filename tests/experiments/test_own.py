@@ -86,8 +86,17 @@ def test_rows_of_a_method_that_has_changed_are_not_mixed(tmp_path, monkeypatch):
     ask(["hds", "a_changing:Mine"])
     ask(["a_changing:Mine"])
     (tmp_path / "a_changing.py").write_text("class Mine:\n    changed = True\n")
+    ask(["a_changing:Mine"])  # no row has begun
+    (tmp_path / "rows" / "some.csv").write_text('mechanism\n"hds by a_changing:Mine(a=1, b=2)"\n')
+    ask(["a_changing:Mine(a=1, b=2)"])
+    (tmp_path / "a_changing.py").write_text("class Mine:\n    pass  # again\n")
+    ask(["a_changing:Mine(a=1)"])
     with pytest.raises(UsageError, match="its file has changed"):
-        ask(["a_changing:Mine"])
+        ask(["a_changing:Mine(a=1, b=2)"])
+    (tmp_path / "rows" / "checkpoints" / "one").mkdir(parents=True)
+    (tmp_path / "a_changing.py").write_text("class Mine:\n    pass  # once more\n")
+    with pytest.raises(UsageError, match="its file has changed"):
+        ask(["a_changing:Mine(a=1)"])
     ask(["hds"])
     for name, why in (("nobody", "no nobody; there are hds"), ("a_changing:No", "No")):
         with pytest.raises(UsageError, match=why):
