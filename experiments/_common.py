@@ -220,12 +220,26 @@ def load(name: str, bounds: tuple[float, float] | None = None) -> datasets.Datas
     return dataclasses.replace(data, x=sparse.csr_array(data.x))
 
 
-def fingerprint(data: datasets.Dataset) -> str:
-    digest = hashlib.sha256()
+def fingerprint(data: datasets.Dataset, dataset: str = "") -> str:
+    """A short digest of the arrays of a data set, by which rows of changed data are others.
+
+    Of a user's file, ``dataset``, it is of the public split and of the sets of nodes, too.
+    """
+    x = sparse.csr_array(data.x)
     bounds = np.array([data.lower, data.upper], np.float64)
-    for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
+    arrays = [bounds, data.edges, x.indptr, x.indices, x.data, data.y]
+    if dataset and is_file(dataset):
+        further = (data.extras.get("split"), data.node_graph)
+        arrays += [array for array in further if array is not None]
+    digest = hashlib.sha256()
+    for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:10]
+
+
+def is_file(dataset: str) -> bool:
+    """Whether a data set is a file of the user, which may change, and none known by name."""
+    return dataset not in datasets.names()
 
 
 def told(file: str, paper: str) -> dict[str, Any]:

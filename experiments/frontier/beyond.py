@@ -404,7 +404,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load_any(dataset)
         task = LINK if data.node_graph is None else GRAPH
-        settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS)
+        settings = Settings(dataset, fingerprint(data, dataset), dataset in friendships.COUNTS)
         rows = [(*row, NEIGHBOUR_LIST) for row in variants(task, config)]
         for labels in config.labels if task == LINK else ("half",):
             if task == LINK:

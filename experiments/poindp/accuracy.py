@@ -40,7 +40,7 @@ def load(name: str) -> datasets.Dataset:
 
 
 def resolved(config: Config, dataset: str) -> Settings:
-    return settings(config, dataset, fingerprint(load(dataset)))
+    return settings(config, dataset, fingerprint(load(dataset), dataset))
 
 
 def variants(
