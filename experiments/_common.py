@@ -346,6 +346,15 @@ def check_words(
             )
 
 
+def check_labels(settings: Iterable[str]) -> None:
+    """Refuse settings that do not say whose labels are public."""
+    for setting in settings:
+        if setting != "half" and not (setting.isdecimal() and int(setting) > 0):
+            raise UsageError(
+                f"--labels must be half, or a number of users of each class, got {setting}"
+            )
+
+
 def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_C, _S]]:
     """The plan of the cells, each with its settings, that a function yields."""
 

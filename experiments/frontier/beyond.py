@@ -408,7 +408,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
         rows = [(*row, NEIGHBOUR_LIST) for row in variants(task, config)]
         for labels in config.labels if task == LINK else ("half",):
             if task == LINK:
-                friendships.check_count("--labels", labels, data)
+                friendships.check_count("--labels", labels, friendships.load(dataset))
             made = friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
             few = lambda cell: (
                 cell.mechanism.startswith(methods.REHEARSAL) and cell.seed >= REHEARSED
