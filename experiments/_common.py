@@ -220,7 +220,7 @@ def load(name: str, bounds: tuple[float, float] | None = None) -> datasets.Datas
     return dataclasses.replace(data, x=sparse.csr_array(data.x))
 
 
-def fingerprint(data: datasets.Dataset, dataset: str = "") -> str:
+def fingerprint(data: datasets.Dataset, dataset: str) -> str:
     """A short digest of the arrays of a data set, by which rows of changed data are others.
 
     Of a user's file, ``dataset``, it is of the public split and of the sets of nodes, too.
@@ -228,7 +228,7 @@ def fingerprint(data: datasets.Dataset, dataset: str = "") -> str:
     x = sparse.csr_array(data.x)
     bounds = np.array([data.lower, data.upper], np.float64)
     arrays = [bounds, data.edges, x.indptr, x.indices, x.data, data.y]
-    if dataset and is_file(dataset):
+    if is_file(dataset):
         further = (data.extras.get("split"), data.node_graph)
         arrays += [array for array in further if array is not None]
     digest = hashlib.sha256()
@@ -240,6 +240,17 @@ def fingerprint(data: datasets.Dataset, dataset: str = "") -> str:
 def is_file(dataset: str) -> bool:
     """Whether a data set is a file of the user, which may change, and none known by name."""
     return dataset not in datasets.names()
+
+
+def of_plan(data: datasets.Dataset, settings: Any) -> datasets.Dataset:
+    """The data of a row's settings; a UsageError where a file holds other ones by now, or here."""
+    if is_file(settings.dataset) and fingerprint(data, settings.dataset) != settings.data:
+        raise UsageError(
+            f"--datasets {settings.dataset}: the file is not the one that this row was planned by. "
+            "It must be the same on all machines; if it has changed, start workers anew and run "
+            "the command again"
+        )
+    return data
 
 
 def told(file: str, paper: str) -> dict[str, Any]:
