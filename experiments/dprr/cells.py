@@ -44,6 +44,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
 WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
 OF_ALL = ("non-private", "true-degrees", "sizes")
 """Rows that do not depend on who is public."""
+COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
+"""Mechanisms whose degrees, times and memory are compared."""
 SYNTHETIC = ("ldpgen", "blink")
 """Rows of a graph that a server makes; it knows no user's true list."""
 NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
@@ -130,14 +132,12 @@ def settings_of(resolved: Settings, classifier: str) -> dict[str, Any]:
     data = data_of(resolved)
     if classifier not in (PERCEPTRON, FOREST):
         return resolved._asdict() | data
-    shared = ("dataset", "graphs", "rr_nodes", "shares")
-    of_set = {name: getattr(resolved, name) for name in shared} | data
-    if classifier == FOREST:
-        return {**of_set, **classifiers.FOREST}
-    trained = {
-        name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")
-    }
-    return {**of_set, **trained, **classifiers.PERCEPTRON}
+    shared = ["dataset", "graphs", "rr_nodes", "shares"]
+    fixed = classifiers.FOREST
+    if classifier == PERCEPTRON:
+        shared += ["epochs", "patience", "hidden", "batch_size"]
+        fixed = classifiers.PERCEPTRON
+    return {name: getattr(resolved, name) for name in shared} | data | fixed
 
 
 _FEWEST = 20  # fewer graphs leave splits without a graph of some class

@@ -57,7 +57,8 @@ class Config(Grid):
     rr_nodes: int = 0
     """leave out graphs of more nodes; 0 for none"""
     parts: tuple[Part, ...] = ("accuracy",)
-    """accuracy: Figures 4 to 6; degrees: Figure 7; scaling: Figures 8 and 9"""
+    """accuracy: Figures 4 to 6; degrees: Figure 7; scaling: Figures 8 and 9, of the first
+    data set"""
 
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds", "epochs"))

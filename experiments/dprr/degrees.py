@@ -13,7 +13,7 @@ from scipy import stats
 from experiments import _runner
 from experiments._runner import Found, Results, UsageError, config_hash, rounded, run
 from experiments.dprr.cells import (
-    Mechanism,
+    COMPARED,
     Variant,
     data_of,
     ledger,
@@ -28,7 +28,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import packing
 
 NAME = "dprr_degrees"
-COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
 STARTS = np.array(
     [
         0,

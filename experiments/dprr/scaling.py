@@ -15,7 +15,7 @@ import pandas as pd
 from experiments import _runner
 from experiments._sides import clock
 from experiments.dprr.cells import (
-    Mechanism,
+    COMPARED,
     Settings,
     Variant,
     data_of,
@@ -33,7 +33,6 @@ from ldp_jax.graph.packing import GraphSet
 from ldp_jax.learning import graph_training, models, training
 
 NAME = "dprr_scaling"
-COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
 EPSILON = 1.0
 GRAPHS, RR_NODES = 200, 1000
 """Of a set of graphs, where the configuration does not say."""

@@ -198,15 +198,11 @@ def answer_of(value: Any, users: int) -> np.ndarray:
 # --- What stands beside it ------------------------------------------------------------------------
 
 
-def _vector(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda epsilon, dim: make(epsilon, dim)
-
-
 RIVALS: dict[Hides, tuple[Method, ...]] = {
     "features": (
         Method("best-class report", lambda facts, epsilon: ReportServer(facts, epsilon)),
-        Method("multi-bit", _vector(features.MultiBit)),
-        Method("multi-piecewise", _vector(features.MultiPiecewise)),
+        Method("multi-bit", features.MultiBit),
+        Method("multi-piecewise", features.MultiPiecewise),
         Method("HDS", lambda epsilon, dim: features.HDS(epsilon, dim, min(dim, 20))),
     ),
     "edges": (
