@@ -77,7 +77,8 @@ def own_classes(word: str, epsilon: float, classes: int, dim: int) -> OfOneHot |
 def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: Path) -> None:
     """Refuse names that are unknown, and rows of a method that has changed since.
 
-    The folder of the rows keeps a digest of each own method's file, in ``own_methods.json``.
+    The folder of the rows keeps a digest of each own method's file, in ``own_methods.json``. A
+    method that has begun no row there may change.
     """
     own = {name: own_method(option, name).digest for name in names if is_own(name)}
     words = [*known, "module:Name of your own"]
@@ -87,7 +88,10 @@ def check_methods(option: str, names: Iterable[str], known: Iterable[str], out: 
     path = out / "own_methods.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     for name, digest in own.items():
-        if kept.get(name, digest) != digest:
+        quoted = name.replace('"', '""')
+        begun = [file for file in out.glob("*.csv") if quoted in file.read_text()]
+        begun += out.glob("checkpoints/*")
+        if begun and kept.get(name, digest) != digest:
             raise UsageError(
                 f"{option} {name}: its file has changed since rows of {out} were computed. Give "
                 f"another --out, or remove its rows and {path}"
@@ -216,12 +220,37 @@ def load(name: str, bounds: tuple[float, float] | None = None) -> datasets.Datas
     return dataclasses.replace(data, x=sparse.csr_array(data.x))
 
 
-def fingerprint(data: datasets.Dataset) -> str:
-    digest = hashlib.sha256()
+def fingerprint(data: datasets.Dataset, dataset: str) -> str:
+    """A short digest of the arrays of a data set, by which rows of changed data are others.
+
+    Of a user's file, ``dataset``, it is of the public split and of the sets of nodes, too.
+    """
+    x = sparse.csr_array(data.x)
     bounds = np.array([data.lower, data.upper], np.float64)
-    for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
+    arrays = [bounds, data.edges, x.indptr, x.indices, x.data, data.y]
+    if is_file(dataset):
+        further = (data.extras.get("split"), data.node_graph)
+        arrays += [array for array in further if array is not None]
+    digest = hashlib.sha256()
+    for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:10]
+
+
+def is_file(dataset: str) -> bool:
+    """Whether a data set is a file of the user, which may change, and none known by name."""
+    return dataset not in datasets.names()
+
+
+def of_plan(data: datasets.Dataset, settings: Any) -> datasets.Dataset:
+    """The data of a row's settings; a UsageError where a file holds other ones by now, or here."""
+    if is_file(settings.dataset) and fingerprint(data, settings.dataset) != settings.data:
+        raise UsageError(
+            f"--datasets {settings.dataset}: the file is not the one that this row was planned by. "
+            "It must be the same on all machines; if it has changed, start workers anew and run "
+            "the command again"
+        )
+    return data
 
 
 def told(file: str, paper: str) -> dict[str, Any]:
@@ -325,6 +354,15 @@ def check_words(
         if unknown := [word for word in getattr(config, name) if word not in words]:
             raise UsageError(
                 f"{option[name]}: no {', '.join(unknown)}; there are {'; '.join(words)}"
+            )
+
+
+def check_labels(settings: Iterable[str]) -> None:
+    """Refuse settings that do not say whose labels are public."""
+    for setting in settings:
+        if setting != "half" and not (setting.isdecimal() and int(setting) > 0):
+            raise UsageError(
+                f"--labels must be half, or a number of users of each class, got {setting}"
             )
 
 

@@ -107,13 +107,15 @@ def plan(config: Config) -> Iterator[Any]:
     _common.check_words(config, positive=("epsilons", "seeds"))
     for dataset in config.datasets:
         data = load(dataset)
-        settings = {"dataset": dataset, "data": _common.fingerprint(data), "seed": BASE_SEED}
+        digest = _common.fingerprint(data, dataset)
+        settings = {"dataset": dataset, "data": digest, "seed": BASE_SEED}
         rows = [(GRAPH, TRUE, math.inf)]
         rows += [(*row, epsilon) for epsilon in config.epsilons for row in SERVERS]
         for seed in range(config.seeds):
             for task, name, epsilon in rows:
                 if task in config.tasks:
-                    bit, pair = totals(task, name, len(data.y), epsilon)
+                    with _runner.asked(f"--epsilons {epsilon:g}, {name}"):
+                        bit, pair = totals(task, name, len(data.y), epsilon)
                     row = dataset, task, NEIGHBOUR_LIST, name, epsilon, seed, bit
                     yield Cell.of(settings, *row, proved_pair=pair)
 

@@ -22,6 +22,7 @@ from experiments._runner import Found, Grid, Results, rounded, run
 from experiments.frontier.baselines import simple
 from experiments.frontier.baselines._released import Asked
 from experiments.frontier.friendships import public_labels
+from ldp_jax import edges, features
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
@@ -197,7 +198,18 @@ results_in = partial(Results, name=NAME, cell=Cell, also=SETTING)
 
 @_common.planned
 def plan(config: Config) -> Iterator[Any]:
-    _common.check_words(config, positive=("epsilons", "seeds", "degrees"))
+    positive = "epsilons", "seeds", "classes", "degrees"
+    _common.check_words(config, positive=positive, known={"families": FAMILIES})
+    _common.check_labels(config.labels)
+    if not all(0 <= share <= 1 for share in config.homophilies):
+        given = " ".join(map(str, config.homophilies))
+        raise _runner.UsageError(f"--homophilies must be shares from 0 to 1, got {given}")
+    for epsilon, part in itertools.product(config.epsilons, config.parts):
+        with _runner.asked(f"--epsilons {epsilon:g}"):
+            if part in (GUARD, MAP):
+                edges.NeighbourCounts(epsilon, 2)
+            else:
+                features.PersonalAlphabet(epsilon, np.full(2, 0.5))
     for seed in range(config.seeds):
         for part, name, world in places(config, seed):
             settings = {"world": world._asdict(), "words": WORDS, "seed": BASE_SEED}

@@ -26,7 +26,7 @@ results_in = partial(_runner.Results, name=NAME, cell=cells.Cell)
 
 @_common.planned
 def plan(config: Config) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
-    seeds = 10 if config.preset == "paper" else config.seeds
+    seeds = config.seeds or (10 if config.preset == "paper" else 3)
     for dataset in config.datasets:
         resolved = settings(config, dataset)
         n_max = cells.most_nodes(resolved)

@@ -20,6 +20,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
 from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.bench.budgeted import on_lists
 from ldp_jax.bench.named import named
+from ldp_jax.core.pytree import digest
 from ldp_jax.datasets import splits
 from ldp_jax.graph import packing
 from ldp_jax.learning import graph_training, models, training
@@ -43,6 +44,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
 WITHOUT_EPSILON = ("non-private-part", "non-private", "true-degrees", "sizes")
 OF_ALL = ("non-private", "true-degrees", "sizes")
 """Rows that do not depend on who is public."""
+COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
+"""Mechanisms whose degrees, times and memory are compared."""
 SYNTHETIC = ("ldpgen", "blink")
 """Rows of a graph that a server makes; it knows no user's true list."""
 NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
@@ -116,16 +119,25 @@ def variant_of(row: Any) -> Variant:
     return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), chosen)
 
 
+def data_of(resolved: Any) -> dict[str, str]:
+    """A digest of a user's file, so that rows of one that has changed are others; else nothing."""
+    if resolved.dataset == COMMUNITIES or not _common.is_file(resolved.dataset):
+        return {}
+    whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
+    arrays = whole.senders, whole.receivers, whole.node_graph, whole.labels
+    return {"data": digest(arrays).hex()[:10]}
+
+
 def settings_of(resolved: Settings, classifier: str) -> dict[str, Any]:
+    data = data_of(resolved)
     if classifier not in (PERCEPTRON, FOREST):
-        return resolved._asdict()
-    of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
-    if classifier == FOREST:
-        return {**of_set, **classifiers.FOREST}
-    trained = {
-        name: getattr(resolved, name) for name in ("epochs", "patience", "hidden", "batch_size")
-    }
-    return {**of_set, **trained, **classifiers.PERCEPTRON}
+        return resolved._asdict() | data
+    shared = ["dataset", "graphs", "rr_nodes", "shares"]
+    fixed = classifiers.FOREST
+    if classifier == PERCEPTRON:
+        shared += ["epochs", "patience", "hidden", "batch_size"]
+        fixed = classifiers.PERCEPTRON
+    return {name: getattr(resolved, name) for name in shared} | data | fixed
 
 
 _FEWEST = 20  # fewer graphs leave splits without a graph of some class

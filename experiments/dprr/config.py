@@ -46,8 +46,8 @@ class Config(Grid):
     """per bit of a neighbour list"""
     public_shares: tuple[float, ...] = (0.0, 0.2)
     """shares of users who are public"""
-    seeds: int = 3
-    """random splits, each with noise of its own"""
+    seeds: int | None = None
+    """random splits, each with noise of its own; by default 3, of the preset paper 10"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
     """60, 500 or 2 epochs"""
     epochs: int | None = None
@@ -57,7 +57,8 @@ class Config(Grid):
     rr_nodes: int = 0
     """leave out graphs of more nodes; 0 for none"""
     parts: tuple[Part, ...] = ("accuracy",)
-    """accuracy: Figures 4 to 6; degrees: Figure 7; scaling: Figures 8 and 9"""
+    """accuracy: Figures 4 to 6; degrees: Figure 7; scaling: Figures 8 and 9, of the first
+    data set"""
 
     def check(self) -> None:
         check_words(self, positive=("epsilons", "seeds", "epochs"))

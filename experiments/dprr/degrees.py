@@ -13,8 +13,9 @@ from scipy import stats
 from experiments import _runner
 from experiments._runner import Found, Results, UsageError, config_hash, rounded, run
 from experiments.dprr.cells import (
-    Mechanism,
+    COMPARED,
     Variant,
+    data_of,
     ledger,
     load,
     made_by,
@@ -27,7 +28,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import packing
 
 NAME = "dprr_degrees"
-COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
 STARTS = np.array(
     [
         0,
@@ -96,7 +96,7 @@ def main(config: Config) -> None:
 
 
 def compute(cell: Cell, settings: dict[str, Any]) -> Found:
-    chosen = Graphs(**settings)
+    chosen = Graphs._make(settings[name] for name in Graphs._fields)
     whole = load(*chosen)
     users = degrees(whole)
     if cell.mechanism == _TRUE_NAME:
@@ -112,7 +112,7 @@ def _cell(chosen: Graphs, variant: Variant) -> tuple[Cell, dict[str, Any]]:
     proved = math.inf if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
     name = _TRUE_NAME if variant == TRUE else variant.mechanism
     row = name_of(chosen), "degrees", NEIGHBOUR_LIST, name, variant.epsilon, 0, proved
-    return Cell.of(chosen._asdict(), *row)
+    return Cell.of(chosen._asdict() | data_of(chosen), *row)
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:

@@ -15,9 +15,10 @@ import pandas as pd
 from experiments import _runner
 from experiments._sides import clock
 from experiments.dprr.cells import (
-    Mechanism,
+    COMPARED,
     Settings,
     Variant,
+    data_of,
     ledger,
     load,
     made_by,
@@ -32,7 +33,6 @@ from ldp_jax.graph.packing import GraphSet
 from ldp_jax.learning import graph_training, models, training
 
 NAME = "dprr_scaling"
-COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
 EPSILON = 1.0
 GRAPHS, RR_NODES = 200, 1000
 """Of a set of graphs, where the configuration does not say."""
@@ -117,7 +117,8 @@ def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
         for name in ("layers", "hidden", "dropout", "batch_size", "shares")
     }
     counts = {"train": TRAIN, "test": TEST, "repeats": [REPEATS, EPOCHS]}
-    return {"graphs": size.family, "size": size.name, **counts, **model}
+    data = {} if size.family.startswith(_GENERATED) else data_of(_limited(resolved))
+    return {"graphs": size.family, "size": size.name, **counts, **model, **data}
 
 
 def _cell(size: Size, variant: Variant, resolved: Settings) -> tuple[Cell, dict[str, Any]]:
@@ -128,9 +129,7 @@ def _cell(size: Size, variant: Variant, resolved: Settings) -> tuple[Cell, dict[
 
 def _of_sets(resolved: Settings) -> list[Size]:
     """Figure 8: a share gamma of the nodes of each graph of a set, and the edges among them."""
-    chosen = resolved._replace(
-        graphs=resolved.graphs or GRAPHS, rr_nodes=resolved.rr_nodes or RR_NODES
-    )
+    chosen = _limited(resolved)
     whole = load(chosen.dataset, chosen.graphs, chosen.rr_nodes)
     largest = int(whole.nodes_per_graph.max())
 
@@ -145,6 +144,12 @@ def _of_sets(resolved: Settings) -> list[Size]:
         )
         for gamma in GAMMAS
     ]
+
+
+def _limited(resolved: Settings) -> Settings:
+    """The settings with a part of the set that time and memory allow, where they name none."""
+    graphs = resolved.graphs or GRAPHS
+    return resolved._replace(graphs=graphs, rr_nodes=resolved.rr_nodes or RR_NODES)
 
 
 def induced(whole: GraphSet, gamma: float) -> GraphSet:

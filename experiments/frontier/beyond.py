@@ -404,11 +404,11 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load_any(dataset)
         task = LINK if data.node_graph is None else GRAPH
-        settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS)
+        settings = Settings(dataset, fingerprint(data, dataset), dataset in friendships.COUNTS)
         rows = [(*row, NEIGHBOUR_LIST) for row in variants(task, config)]
         for labels in config.labels if task == LINK else ("half",):
             if task == LINK:
-                friendships.check_count("--labels", labels, data)
+                friendships.check_count("--labels", labels, friendships.load(dataset))
             made = friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
             few = lambda cell: (
                 cell.mechanism.startswith(methods.REHEARSAL) and cell.seed >= REHEARSED

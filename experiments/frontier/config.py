@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from experiments._common import check_methods, check_words, is_own
+from experiments._common import check_labels, check_methods, check_words, is_own
 from experiments._runner import Grid, UsageError
 from experiments.frontier.features_methods import METHODS as FEATURES_METHODS
 from experiments.frontier.joint_methods import METHODS as JOINT_METHODS
@@ -67,11 +67,7 @@ class Config(Grid):
             raise UsageError(
                 f"--epsilons must be at most {MOST_EPSILON:g} where records are private"
             )
-        for setting in self.labels:
-            if setting != "half" and not (setting.isdecimal() and int(setting) > 0):
-                raise UsageError(
-                    f"--labels must be half, or a number of users of each class, got {setting}"
-                )
+        check_labels(self.labels)
         for setting in self.panels:
             if not _is_panel(setting):
                 raise UsageError(

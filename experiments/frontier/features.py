@@ -100,7 +100,7 @@ def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
 @lru_cache(maxsize=1)
 def draw(settings: Settings, setting: str, seed: int) -> Asked:
     """A panel, and what is known before anybody reports."""
-    data = friendships.load(settings.dataset)
+    data = _common.of_plan(friendships.load(settings.dataset), settings)
     rows = friendships.rows_of(settings.dataset, settings.logs)
     if rows is None:
         raise _runner.UsageError(
@@ -141,7 +141,7 @@ def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings
     for dataset in config.datasets:
         data = friendships.load(dataset)
         settings = Settings(
-            dataset, _common.fingerprint(data), dataset in friendships.COUNTS, BASE_SEED
+            dataset, _common.fingerprint(data, dataset), dataset in friendships.COUNTS, BASE_SEED
         )
         named = [(*row, part.unit) for row in variants(config, part)]
         for setting in config.panels:

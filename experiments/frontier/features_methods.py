@@ -272,7 +272,7 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
     """A draw as PrivGE's cells take it, and HDS."""
     parts_key, noise_key, fit_key = jax.random.split(key, 3)
     config = published.Config()
-    data = fingerprint(asked.data)
+    data = fingerprint(asked.data, asked.dataset)
     settings = published.settings(
         config, "node", asked.dataset, data, published.Plan((epsilon,), 1)
     )

@@ -126,7 +126,7 @@ def labels_of(key: Any, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=4)
 def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]:
     """The server's facts in one draw, and the classes that it does not know."""
-    data = load(settings.dataset)
+    data = _common.of_plan(load(settings.dataset), settings)
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     y = data.y.astype(np.int32)
     known = public_labels(key, y, labels)
@@ -157,7 +157,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     """The cells, draw after draw: a run that is stopped leaves whole draws."""
     for dataset in config.datasets:
         data = load(dataset)
-        settings = Settings(dataset, _common.fingerprint(data), dataset in COUNTS)
+        settings = Settings(dataset, _common.fingerprint(data, dataset), dataset in COUNTS)
         for labels in config.labels:
             check_count("--labels", labels, data)
             yield from cells(

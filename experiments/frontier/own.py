@@ -45,7 +45,7 @@ def of_lists(
     with making(word, epsilon):
         made: Any = called(make, epsilon, **facts)
         if not isinstance(made, Server):
-            made = ListServer(on_lists(make, epsilon), users)
+            made = ListServer(on_lists(make, epsilon, **facts), users)
         check_column(word, made, "edges", epsilon)
     found = simulate(key, made, Users(lists=lists))
     return found.value, found.guarantee

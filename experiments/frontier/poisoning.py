@@ -367,9 +367,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
             panel = name == "panel"
             task = TASKS[name]
             logs = dataset in friendships.COUNTS
-            settings = Settings(
-                dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ())
-            )
+            digest = _common.fingerprint(data, dataset)
+            settings = Settings(dataset, digest, logs, *((features.BASE_SEED,) if panel else ()))
             cell = partial(Cell.of, settings, data.name, name, task.unit)
             labels = config.labels[:1] if task.quick else config.labels
             for setting in config.panels if panel else labels:

@@ -31,7 +31,7 @@ def resolved(config: Config, dataset: str, level: Level) -> Settings:
     """
     data = load(dataset)
     width = min(WIDTH, data.num_features, round(0.1 * data.num_nodes))
-    return settings(config, dataset, _common.fingerprint(data), level, width)
+    return settings(config, dataset, _common.fingerprint(data, dataset), level, width)
 
 
 def variants(

@@ -114,7 +114,7 @@ load = lru_cache(maxsize=2)(_common.load)
 
 @lru_cache(maxsize=16)
 def prepare(settings: Settings, seed: int) -> Bench:
-    data = load(settings.dataset)
+    data = _common.of_plan(load(settings.dataset), settings)
     split_key, public_key, *keys = jax.random.split(
         jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7
     )

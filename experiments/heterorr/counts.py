@@ -49,13 +49,14 @@ def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
     sweeps = 20 if config.smoke else 8000
     rho = config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
-    budgets = [(name, 0.0) for name in EPSILON_0] + [
-        (name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS
-    ]
+    names = [name for name in EDGE_MECHANISMS if name in config.mechanisms]
+    budgets = [(name, 0.0) for name in EPSILON_0]
+    budgets += [(name, eps) for eps in config.epsilons or EPSILONS for name in names]
     for seed, (name, epsilon) in itertools.product(range(min(SEEDS, config.seeds)), budgets):
-        spent = (
-            releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
-        )
+        spent = 0.0
+        if epsilon:
+            with _runner.asked(f"--epsilons {epsilon:g}, {name}"):
+                spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon
         yield Cell.of(made, DATASET, "counts", EDGE_CENTRAL, name, epsilon, seed, spent, rho=rho)
 
 

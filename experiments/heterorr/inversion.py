@@ -143,8 +143,8 @@ results_in = partial(Results, name=NAME, cell=Cell, also=ALSO)
 
 def plan(config: Config) -> dict[Cell, Settings]:
     if config.smoke:
-        return cells(1, (1.0,), ("pca-16",), QUICK)
-    return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
+        return cells(1, config.epsilons or (1.0,), ("pca-16",), QUICK)
+    return cells(config.seeds, config.epsilons or EPSILONS, EMBEDDINGS, DEFAULT)
 
 
 @_common.planned

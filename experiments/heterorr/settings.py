@@ -109,8 +109,8 @@ class Config(_runner.Grid):
     parts: tuple[Part, ...] = PARTS
     """which parts"""
     datasets: tuple[str, ...] = ("facebook100_caltech36",)
-    """graphs with features and classes: names, or paths of .npz files; attacks, mixing and scores
-    take them too
+    """graphs with features and classes: names, or paths of .npz files; counts, mixing and
+    inversion have their own
     """
     mechanisms: tuple[str, ...] = (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)
     """on records (Figure 6), also your own as module:Name on numbers, on vectors, or on classes: it
@@ -119,7 +119,7 @@ class Config(_runner.Grid):
     models: tuple[str, ...] = ()
     """of features, edges and both: your own of NodeInputs, as module:Name"""
     epsilons: tuple[float, ...] = ()
-    """per record and private edge; by default 0.1 to 4, in the attacks 0.1 to 1"""
+    """per record and private edge; by default 0.1 to 4, or a part's own"""
     private_shares: tuple[float, ...] = RHOS
     """shares of private edges; the last at all budgets, the others at epsilon 1 (or at the one that
     is given)

@@ -34,13 +34,14 @@ def load(name: str) -> datasets.Dataset:
     data = usable(cells.load, name)
     if data.y.ndim == 2:
         raise UsageError(
-            f"--datasets {name}: one class a node is needed, and it has several labels"
+            f"--datasets {name}: one class a node is needed, and it has {data.num_classes or 'no'} "
+            "labels a node"
         )
     return data
 
 
 def resolved(config: Config, dataset: str) -> Settings:
-    return settings(config, dataset, fingerprint(load(dataset)))
+    return settings(config, dataset, fingerprint(load(dataset), dataset))
 
 
 def variants(

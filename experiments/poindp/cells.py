@@ -84,7 +84,7 @@ _BATCH = 256  # pairs a step of the embedding
 @lru_cache(maxsize=2)
 def world(settings: Settings) -> World:
     """The facts that all seeds share; the embedding is that of the graph alone, by one key."""
-    data = load(settings.dataset)
+    data = _common.of_plan(load(settings.dataset), settings)
     x = data.x.toarray()
     x = x if data.lower == 0 else x - (data.lower + data.upper) / 2
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)

@@ -40,7 +40,7 @@ def _releases(
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
         return
-    resolved = settings(config, task, dataset, fingerprint(data), todo)
+    resolved = settings(config, task, dataset, fingerprint(data, dataset), todo)
     dim = data.num_features
     own_k = min(dim, cells.published_k(dataset, task))
     sweep: list[tuple[str, float, int]] = []

@@ -130,6 +130,7 @@ def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
     if not declared.items() <= _BOUNDS.items():
         _BOUNDS.update(declared)
         load.cache_clear()
+        dense.cache_clear()
 
 
 @lru_cache(maxsize=4)
@@ -154,7 +155,7 @@ def prepare(settings: Settings, seed: int) -> Bench:
 
     A program that looped over two seeds would round differently.
     """
-    data = load(settings.dataset)
+    data = _common.of_plan(load(settings.dataset), settings)
     split_key, *keys = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
         op = _operator(settings.dataset)

@@ -154,7 +154,7 @@ class Config(Grid):
     seeds: int | None = None
     """how many seeds, from 0; by default the plan's"""
     ks: tuple[int, ...] = ()
-    """HDS with these k instead of the published one (Figures 3 and 4)"""
+    """HDS alone, with these k instead of the published one (Figures 3 and 4)"""
     preset: Literal["committed", "paper", "smoke"] = "committed"
     """committed: what fits two cores; paper: all epsilons, 10 seeds, 100 epochs everywhere; smoke:
     3 epochs, by default on debian

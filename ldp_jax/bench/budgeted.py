@@ -43,24 +43,25 @@ def wanted(make: Callable[..., Any], facts: dict[str, Any]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if name in taken}
 
 
-def on_vectors(make: Callable[..., Any], epsilon: float, dim: int) -> Any:
+def on_vectors(make: Callable[..., Any], epsilon: float, dim: int, **facts: Any) -> Any:
     """A mechanism on vectors in [-1, 1]^dim at a budget, of one on such vectors or on one number.
 
     A mechanism on one number is put into :class:`~ldp_jax.features.Sampled`, with a coordinate for
-    each 2.5 of epsilon. ``ValueError`` for other records or a guarantee that is not at most epsilon
-    per record, ``TypeError`` for what is no mechanism.
+    each 2.5 of epsilon. ``facts`` are given to ``make`` where it takes their names. ``ValueError``
+    for other records or a guarantee that is not at most epsilon per record, ``TypeError`` for what
+    is no mechanism.
 
     >>> on_vectors(features.Duchi, 5.0, 8) == features.Sampled(
     ...     features.Duchi(2.5), 8, 2
     ... )
     True
     """
-    made = called(make, epsilon, dim=dim)
+    made = called(make, epsilon, dim=dim, **facts)
     require_protocol(made)
     domain = made.domain()
     if domain == Interval(-1.0, 1.0):
         k = max(1, min(dim, int(epsilon / _EACH)))
-        made = features.Sampled(called(make, share(epsilon, k), dim=dim), dim, k)
+        made = features.Sampled(called(make, share(epsilon, k), dim=dim, **facts), dim, k)
     elif domain != Box(dim):
         raise ValueError(
             f"a mechanism must be on numbers in [-1, 1] or on vectors of {dim} of them, got "
@@ -84,15 +85,15 @@ def on_classes(made: Mechanism, epsilon: float, classes: int) -> OfOneHot | None
     return OfOneHot(made, classes)
 
 
-def on_lists(make: Callable[..., Any], epsilon: float) -> edges.OneUsersView:
-    """A mechanism on neighbour lists at a budget per bit of a list.
+def on_lists(make: Callable[..., Any], epsilon: float, **facts: Any) -> edges.OneUsersView:
+    """A mechanism on neighbour lists at a budget per bit of a list, made as :func:`called` says.
 
     ``ValueError`` for a guarantee that is not at most epsilon, ``TypeError`` for no such mechanism.
 
     >>> on_lists(edges.RandomizedResponse, 1.0).guarantee().epsilon
     1.0
     """
-    made = called(make, epsilon)
+    made = called(make, epsilon, **facts)
     if not isinstance(made, edges.OneUsersView):
         raise TypeError(
             f"a mechanism on neighbour lists must have privatize, guarantee, relationship, n, "

@@ -144,7 +144,9 @@ def compare(
     facts = {"data": data.name, "hides": hides, "panel": panel}
     facts["versions"] = ", ".join(f"{name} {version}" for name, version in versions().items())
     x = data.x if isinstance(data.x, np.ndarray) else (data.x.indptr, data.x.indices, data.x.data)
-    data_digest = digest((np.asarray(data.edges), x, data.y)).hex()
+    bounds = np.array([data.lower, data.upper], np.float64)
+    names = np.array(data.class_names or ())
+    data_digest = digest((np.asarray(data.edges), x, data.y, bounds, names)).hex()
     rows: list[Row] = []
     verdicts: dict[float, Any] = {}
     skipped: dict[str, str] = {}
@@ -154,14 +156,15 @@ def compare(
             phase(f"draw {seed}", over[0], over[0])
             with watched("public facts"):
                 here = draw(seed, data, hides, panel)
-            rows += _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
+            alone = _rows(here.graph_alone().argmax(1), here, facts | {"seed": seed} | _NOTHING)
+            rows += alone
             for number, cell in enumerate(cells):
                 phase(f"draw {seed}: {cell}", over[number], over[number + 1])
                 try:
                     entry = cell.method.enter(here, cell.epsilon)
                     name = facts | {"seed": seed} | _name(cell, entry, data_digest)
                     found = [row for row in stored if _is_of(row, name)]
-                    if not found:
+                    if {row.among for row in found} != {row.among for row in alone}:
                         classes, cost = _played(entry, cell, here, seed)
                         found = _rows(classes, here, name | cost)
                         append(folder, found)

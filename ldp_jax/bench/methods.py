@@ -108,24 +108,23 @@ class Method:
         ``TypeError`` for what is neither, ``ValueError`` for a mechanism on other data than hidden
         ones, a guarantee beyond epsilon, or a model beside a server, which has its own.
         """
-        made = called(
-            self.make,
-            epsilon,
-            facts=draw.facts,
-            dim=draw.data.num_features,
-            num_users=draw.data.num_nodes,
-            num_classes=draw.data.num_classes,
-        )
+        public = {
+            "facts": draw.facts,
+            "dim": draw.data.num_features,
+            "num_users": draw.data.num_nodes,
+            "num_classes": draw.data.num_classes,
+        }
+        made = called(self.make, epsilon, **public)
         if isinstance(made, Server):
             if self.model is not None:
                 raise ValueError(f"{self.name}: a model is of mechanisms, and a server has its own")
             entry = Entry(made, draw.users)
         else:
-            entry = self._of(made, draw, epsilon)
+            entry = self._of(made, draw, epsilon, public)
         check_column(self.name, entry.server, draw.hides, epsilon)
         return entry
 
-    def _of(self, made: Any, draw: Draw, epsilon: float) -> Entry:
+    def _of(self, made: Any, draw: Draw, epsilon: float, public: dict[str, Any]) -> Entry:
         if isinstance(made, edges.OneUsersView):
             _hidden(self.name, "neighbour lists", draw, "edges")
             x = scaled(draw.data)
@@ -144,7 +143,7 @@ class Method:
             users = draw.users
         else:
             classifier = None
-            asked = on_vectors(self.make, epsilon, draw.data.num_features)
+            asked = on_vectors(self.make, epsilon, **public)
             records = scaled(draw.data)
             shown = np.where(panel[:, None], records, np.float32(0.0))
             users = Users(records=records, public=panel)
@@ -199,15 +198,11 @@ def answer_of(value: Any, users: int) -> np.ndarray:
 # --- What stands beside it ------------------------------------------------------------------------
 
 
-def _vector(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda epsilon, dim: make(epsilon, dim)
-
-
 RIVALS: dict[Hides, tuple[Method, ...]] = {
     "features": (
         Method("best-class report", lambda facts, epsilon: ReportServer(facts, epsilon)),
-        Method("multi-bit", _vector(features.MultiBit)),
-        Method("multi-piecewise", _vector(features.MultiPiecewise)),
+        Method("multi-bit", features.MultiBit),
+        Method("multi-piecewise", features.MultiPiecewise),
         Method("HDS", lambda epsilon, dim: features.HDS(epsilon, dim, min(dim, 20))),
     ),
     "edges": (

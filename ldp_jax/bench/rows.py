@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -146,11 +147,10 @@ def _file(folder: Path) -> Path:
 
 def read(folder: Path | None) -> list[Row]:
     """The rows of a folder; none of one that is not there. ``ValueError`` for other columns."""
-    if folder is None or not _file(folder).exists():
+    if folder is None:
         return []
     kinds = Row.__annotations__
-    with _file(folder).open(newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = list(csv.DictReader(io.StringIO(_whole_lines(folder).decode(), newline="")))
     if lines and list(lines[0]) != list(Row._fields):
         raise ValueError(f"{_file(folder)} has other columns: give another folder")
     return [Row(**{name: kinds[name](line[name]) for name in Row._fields}) for line in lines]
@@ -161,9 +161,19 @@ def append(folder: Path | None, rows: list[Row]) -> None:
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    new = not _file(folder).exists()
-    with _file(folder).open("a", newline="") as file:
-        writer = csv.writer(file)
-        if new:
-            writer.writerow(Row._fields)
-        writer.writerows(rows)
+    whole = _whole_lines(folder)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    if not whole:
+        writer.writerow(Row._fields)
+    writer.writerows(rows)
+    with _file(folder).open("ab") as file:
+        file.truncate(len(whole))
+        file.write(text.getvalue().encode())
+
+
+def _whole_lines(folder: Path) -> bytes:
+    """The file of a folder without the line that a killed run left half written."""
+    path = _file(folder)
+    text = path.read_bytes() if path.exists() else b""
+    return text[: text.rfind(b"\n") + 1]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ldp_jax import bench, datasets, features, servers
+from ldp_jax import bench, datasets, edges, features, servers
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.accounting.statement import Statement
 from ldp_jax.bench import comparison, memory, methods, page
 from ldp_jax.bench.__main__ import main
-from ldp_jax.bench.budgeted import called, model_of, on_vectors
+from ldp_jax.bench.budgeted import called, model_of, on_lists, on_vectors
 from ldp_jax.bench.classes import OfOneHot, broadcast
 from ldp_jax.bench.draws import _panel, draw
 from ldp_jax.bench.learners import modelled
@@ -205,6 +205,31 @@ def test_rows_that_are_kept_are_not_computed_again(tmp_path, monkeypatch):
         compared(Friends, "both", out=tmp_path)
 
 
+@untyped
+def test_rows_of_a_killed_run_are_computed_and_those_of_other_bounds_are_not_taken(
+    tmp_path, monkeypatch
+):
+    first = compared(Friends, "both", seeds=1, out=tmp_path)
+    rows = {row._replace(seconds=0, memory=0) for row in first.rows}
+    file = tmp_path / "bench.csv"
+    written = file.read_bytes()
+    lines = written.splitlines(keepends=True)
+    for kept in (written[:-60], b"".join(lines[:-1])):  # a half line; a class less
+        file.write_bytes(kept)
+        again = compared(Friends, "both", seeds=1, out=tmp_path)
+        assert {row._replace(seconds=0, memory=0) for row in again.rows} == rows
+        assert {row._replace(seconds=0, memory=0) for row in read(tmp_path)} <= rows
+    asked = []
+    monkeypatch.setattr(comparison, "simulate", lambda *_: asked.append(1) or pytest.skip())
+    for other in ({"upper": 2.0}, {"class_names": ("b", "a")}):
+        with pytest.raises(pytest.skip.Exception):
+            bench.compare(
+                Friends, dataclasses.replace(DATA, **other), hides="both", epsilons=(4.0,),
+                seeds=1, panel=PANEL, against=(), verify=False, out=tmp_path,
+            )  # fmt: skip
+    assert len(asked) == 2
+
+
 def test_rows_of_another_parameter_are_not_taken_for_these(tmp_path):
     """One class with other numbers, and one function that holds another number."""
 
@@ -315,6 +340,11 @@ def test_public_facts_are_given_by_their_names():
     assert thirds.k == 3
     assert 9.999 < thirds.guarantee().epsilon <= 10.0
     assert on_vectors(features.MultiBit, 1.0, 5).dim == 5
+    of_users = lambda epsilon, num_users: features.Duchi(epsilon)
+    entry = Method.of(of_users).enter(draw(0, DATA, "features", PANEL), 1.0)
+    assert entry.server.mechanism.dim == DATA.num_features
+    on_few = lambda epsilon, num_users: edges.RandomizedResponse(epsilon, n=num_users)
+    assert on_lists(on_few, 1.0, num_users=6).n == 6
     whole = Method.of("ldp_jax.features:Duchi(1.0)")
     assert whole.make().guarantee().epsilon == 1.0
     assert Method.of(features.Duchi(1.0)).name == "Duchi"
@@ -447,3 +477,6 @@ def test_the_command_prints_and_says_where_the_page_is(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["tests.newcomer.own_methods:Nobody", *words.split(), *out])
     assert "Nobody" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["tests.newcomer.own_methods:Friends", "--on", str(tmp_path / "nowhere.npz")])
+    assert "nowhere.npz" in capsys.readouterr().err

@@ -106,6 +106,12 @@ MISTAKES = {
         "--mechanisms: no counts; there are module:Name of your own",
     ),
     "frontier --parts poisoning --mechanisms mine:Stairs": ("--mechanisms", "mine:Stairs"),
+    "protocols --epsilons 1000": ("--epsilons 1000, two rounds: epsilon must be in",),
+    "worlds --labels ten": (LABELS,),
+    "worlds --families foo": ("--families: no foo; there are alike; strangers",),
+    "worlds --homophilies 2": ("--homophilies must be shares from 0 to 1, got 2",),
+    "worlds --epsilons 1000": ("--epsilons 1000: epsilon must be in",),
+    "worlds --parts records --epsilons 1000": ("--epsilons 1000: epsilon must be",),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
     "report": ("--out results: no rows there yet",),
@@ -145,6 +151,17 @@ def test_a_mistake_is_one_line_that_names_the_option(words, capsys, monkeypatch,
     assert all(part in line for part in expected)
 
 
+def test_several_labels_a_node_are_refused_where_one_class_is_needed(graph_file, tmp_path, capsys):
+    data = datasets.load(str(graph_file))
+    path = str(tmp_path / "labels.npz")
+    datasets.save(dataclasses.replace(data, y=np.eye(3, dtype=np.int8)[data.y % 3]), path)
+    for command, why in (
+        ("frontier --parts beyond", "one graph whose nodes have one known class each is needed"),
+        ("poindp --parts table1", "one class a node is needed, and it has 3 labels a node"),
+    ):
+        assert why in refused(capsys, *command.split(), "--datasets", path)
+
+
 def test_a_set_of_graphs_is_no_graph(capsys, monkeypatch):
     made = datasets.synthetic_graphs(jax.random.key(0), num_graphs=4)
     monkeypatch.setattr(cells, "load", lambda *_: made)
@@ -182,7 +199,7 @@ def test_a_dense_file_is_the_sparse_one(graph_file, tmp_path):
     datasets.save(dataclasses.replace(data, x=data.x.toarray()), tmp_path / "mine.npz")
     dense = _common.load(str(tmp_path / "mine.npz"))
     assert isinstance(datasets.load(tmp_path / "mine.npz").x, np.ndarray)
-    assert _common.fingerprint(dense) == _common.fingerprint(data)
+    assert _common.fingerprint(dense, "mine") == _common.fingerprint(data, "mine")
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,13 @@ def test_nobody_is_public_where_a_server_makes_the_graphs(config):
     assert {variant.public for variant in asked} == {0.0}
 
 
+def test_words_say_how_many_seeds_and_else_the_preset(config):
+    few = dataclasses.replace(config, mechanisms=("sizes",), classifiers=("forest",))
+    for preset, given, seeds in (("committed", None, 3), ("paper", None, 10), ("paper", 2, 2)):
+        planned = accuracy.plan(dataclasses.replace(few, preset=preset, seeds=given))
+        assert {cell.seed for cell in planned} == set(range(seeds))
+
+
 COMMITTED = accuracy.results_in(_runner.REFERENCE)
 
 

@@ -11,7 +11,16 @@ import scipy.sparse
 
 from experiments import _declared, heterorr
 from experiments._common import run_parts
-from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
+from experiments.heterorr import (
+    accuracy,
+    attacks,
+    cells,
+    counts,
+    inversion,
+    mixing,
+    releases,
+    shares,
+)
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
 from experiments.heterorr.settings import (
     EDGE_MECHANISMS,
@@ -239,6 +248,14 @@ def test_attacks_stand_beside_attackers_without_a_model_and_scores_are_shares(ra
     np.testing.assert_allclose(
         totals, 1.0, atol=1e-9
     )  # importance, sensitivity and theta are shares
+
+
+def test_budgets_of_counts_and_inversion_are_those_that_are_asked_for(monkeypatch):
+    monkeypatch.setattr(inversion, "cells", lambda seeds, epsilons, *_: epsilons)
+    asked = Config(preset="smoke", seeds=1, epsilons=(2.0,), mechanisms=("edge-rand",))
+    assert inversion.plan(asked) == (2.0,)
+    private = {(cell.mechanism, cell.epsilon) for cell in counts.plan(asked) if cell.epsilon}
+    assert private == {("edge-rand", 2.0)}
 
 
 def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, tmp_path):

@@ -11,10 +11,12 @@ import pytest
 
 from experiments import _common, _declared, dprr, heterorr, privge
 from experiments._runner import UsageError
+from experiments.dprr import cells, degrees
 from experiments.dprr import config as lists
 from experiments.frontier import beyond, features, friendships
 from experiments.frontier import config as frontier
 from experiments.heterorr import settings as edges
+from experiments.poindp import accuracy as hierarchies
 from experiments.poindp import settings as hierarchy
 from experiments.privge import settings as vectors
 from ldp_jax import datasets, servers
@@ -86,12 +88,54 @@ def test_rows_of_a_method_that_has_changed_are_not_mixed(tmp_path, monkeypatch):
     ask(["hds", "a_changing:Mine"])
     ask(["a_changing:Mine"])
     (tmp_path / "a_changing.py").write_text("class Mine:\n    changed = True\n")
+    ask(["a_changing:Mine"])  # no row has begun
+    (tmp_path / "rows" / "some.csv").write_text('mechanism\n"hds by a_changing:Mine(a=1, b=2)"\n')
+    ask(["a_changing:Mine(a=1, b=2)"])
+    (tmp_path / "a_changing.py").write_text("class Mine:\n    pass  # again\n")
+    ask(["a_changing:Mine(a=1)"])
     with pytest.raises(UsageError, match="its file has changed"):
-        ask(["a_changing:Mine"])
+        ask(["a_changing:Mine(a=1, b=2)"])
+    (tmp_path / "rows" / "checkpoints" / "one").mkdir(parents=True)
+    (tmp_path / "a_changing.py").write_text("class Mine:\n    pass  # once more\n")
+    with pytest.raises(UsageError, match="its file has changed"):
+        ask(["a_changing:Mine(a=1)"])
     ask(["hds"])
     for name, why in (("nobody", "no nobody; there are hds"), ("a_changing:No", "No")):
         with pytest.raises(UsageError, match=why):
             ask([name])
+
+
+def test_rows_of_a_file_that_has_changed_are_others(tmp_path):
+    drawn = datasets.synthetic_graphs(jax.random.key(0), num_graphs=24)
+    dense = dataclasses.replace(drawn, x=np.zeros((drawn.num_nodes, 2), np.float32))
+    cora = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
+    split = np.arange(80) % 3
+    split_of = lambda split: dataclasses.replace(cora, extras={"split": split})
+    changed = {
+        "dprr": (dense, dataclasses.replace(dense, y=1 - dense.y)),
+        "degrees": (dense, dataclasses.replace(dense, y=1 - dense.y)),
+        "beyond": (dense, dataclasses.replace(dense, y=1 - dense.y)),
+        "poindp": (split_of(split), split_of(split[::-1])),
+    }
+    configs = {
+        "dprr": lambda path: cells.settings_of(lists.settings(lists.Config(), path), "gin"),
+        "degrees": lambda path: degrees._cell(degrees.Graphs(path, 0, 0), degrees.TRUE)[0].config,
+        "beyond": lambda path: (
+            next(
+                iter(beyond.plan(frontier.Config(parts=("beyond",), datasets=(path,), seeds=1)))
+            ).config
+        ),
+        "poindp": lambda path: hierarchies.resolved(hierarchy.Config(), path).data,
+    }
+    for name, sets in changed.items():
+        found = []
+        for data in sets:
+            path = tmp_path / "one.npz"
+            datasets.save(data, path)
+            for cached in (cells.load, friendships.load_any, hierarchies.cells.load):
+                cached.cache_clear()
+            found.append(configs[name](str(path)))
+        assert found[0] != found[1], name
 
 
 @untyped

@@ -268,7 +268,7 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
     monkeypatch.setattr(cells, "load", some_data)
     monkeypatch.setattr(releases, "guarantee", cache(releases.guarantee))  # of all seeds
     monkeypatch.setattr(noise, "NODES", DRAWN)
-    monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
+    monkeypatch.setattr(accuracy, "fingerprint", lambda data, _: known[data.name])
     tables = {"table1", "table2", "figure3"}
     asked = [
         config

@@ -83,6 +83,27 @@ def test_one_training_program_serves_seeds_epsilons_and_mechanisms(ran):
     assert ran[2] == 2  # one a task
 
 
+def test_records_follow_bounds_that_are_declared_anew(graph_file, tmp_path, monkeypatch):
+    path = str(shutil.copy(graph_file, tmp_path / "bounds.npz"))
+    monkeypatch.setattr(cells, "_BOUNDS", {})
+    scaled = []
+    for upper in (1.0, 2.0):
+        cells.declare_bounds([path], (0.0, upper))
+        scaled.append(np.asarray(cells.dense(path)) + 1.0)
+    np.testing.assert_allclose(scaled[0], 2.0 * scaled[1])
+
+
+def test_a_row_is_of_the_file_that_it_was_planned_by(graph_file, tmp_path):
+    path = str(shutil.copy(graph_file, tmp_path / "changing.npz"))
+    config = privge.Config(datasets=(path,), preset="smoke")
+    planned = accuracy.plan_task(config, "node", path, plan(config, "node", path))
+    data = datasets.load(path)
+    datasets.save(dataclasses.replace(data, y=data.y[::-1]), path)
+    cells.load.cache_clear()
+    with pytest.raises(_runner.UsageError, match="not the one that this row was planned by"):
+        accuracy.compute(*next(iter(planned.items())), bounds=None)
+
+
 def test_it_keeps_the_contract(ran, tmp_path):
     """On a copy: what other tests read stays whole."""
     config = dataclasses.replace(ran[0], out=tmp_path / "copy")
