@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Array, Scalar, Values
@@ -175,20 +174,6 @@ class DPRR(SendsDegree):
         """Composition of the degree's noise and of one bit's flip."""
         noise = self.noise.capitalize()
         return f"{noise} noise on the degree, then randomised response on each bit, compose"
-
-    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
-        """In ``half list`` the worst pair: a whole sum, and epsilon_1 of an equal or larger sum."""
-        if reporting != "half list":
-            return super()._ends(reporting)
-        first = np.ravel(self.spent()[0])
-        sums = np.ravel(self.sums())
-        if len(sums) == 1:
-            return float(sums[0]), float(first[0])
-        order = np.lexsort((first, sums))
-        sums = sums[order]
-        later = np.maximum.accumulate(first[order][::-1])[::-1]  # the largest from here on
-        worst = sum_up(np.stack([sums[:-1], later[1:]])).argmax()
-        return float(sums[worst]), float(later[worst + 1])
 
 
 def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, float]:
