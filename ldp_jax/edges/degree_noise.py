@@ -100,7 +100,7 @@ class SendsDegree(ListMechanism):
         2.74
         """
         epsilon = jnp.asarray(self.degree_epsilon)
-        degree = jnp.asarray(degree)
+        degree, owned = (jnp.asarray(count, jnp.result_type(float)) for count in (degree, owned))
         scale = 1 / (2 * epsilon)
         if self.noise == "geometric":
             scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)

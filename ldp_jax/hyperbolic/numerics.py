@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.spaces.space import of_host
 from ldp_jax.core.types import Array, Record, Scalar
 
 _SERIES = 1e-3  # below this squared argument a series of four terms is exact to 3e-14
@@ -23,11 +24,13 @@ def as_points(name: str, x: Record) -> Array:
 
     Fewer have no points near the rim.
     """
-    array = jnp.asarray(x)
+    array = x if isinstance(x, jax.Array) else np.asarray(x)
     validate.require(
-        array.ndim and array.shape[-1] and not jnp.iscomplexobj(array),
+        array.ndim and array.shape[-1] and not np.iscomplexobj(array),
         f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}",
     )
+    if not isinstance(x, jax.Array):  # whose whole numbers above 2^31 JAX would take for others
+        array = jnp.asarray(of_host(x))
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 

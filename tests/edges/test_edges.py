@@ -180,6 +180,8 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
             expected = mass @ np.clip(degree + z, 0, owned) / mass.sum() - degree
             found = NoisyDegree(epsilon, noise=noise).degree_bias(degree, owned)
             assert float(found) == pytest.approx(expected, abs=1e-3)
+    short = DPRR(0.1, 0.9).degree_bias(np.array([6], np.int8), 200)  # 200 is -56 in 8 bits
+    assert float(short[0]) == pytest.approx(2.744, abs=1e-3)
 
 
 def personal(m, choose):
