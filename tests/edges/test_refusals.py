@@ -185,6 +185,7 @@ MADE = {
         lambda: degree_prior([1.0, 2.0]),
         lambda: degree_prior([[1.0, 2.0, 3.0]]),
         lambda: degree_prior([1.0, np.nan, 2.0]),
+        lambda: degree_prior(np.ma.array([1.0, 9.0, 2.0], mask=[0, 1, 0])),
     ],
     "variant": [lambda: posterior_links(GRAPH, PRIOR, 1.0, "firm")],
     "bits": [lambda: posterior_links(graphs.from_edges([], 5), PRIOR, 1.0)],
