@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import shape_of
 from ldp_jax.core.spaces.space import of_host
 from ldp_jax.core.types import Array, Record, Scalar
 
@@ -24,13 +25,12 @@ def as_points(name: str, x: Record) -> Array:
 
     Fewer have no points near the rim.
     """
-    array = x if isinstance(x, jax.Array) else np.asarray(x)
     validate.require(
-        array.ndim and array.shape[-1] and not np.iscomplexobj(array),
-        f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}",
+        np.ndim(x) and np.shape(x)[-1] and not np.iscomplexobj(x),
+        f"{name} must be real coordinates [..., n], got {shape_of(x)}",
     )
-    if not isinstance(x, jax.Array):  # whose whole numbers above 2^31 JAX would take for others
-        array = jnp.asarray(of_host(x))
+    # JAX would take the whole number 2^32 + 3 of the host for 3.
+    array = x if isinstance(x, jax.Array) else jnp.asarray(of_host(x))
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 
