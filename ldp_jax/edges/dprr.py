@@ -40,8 +40,8 @@ class DPRR(SendsDegree):
     negative :math:`d^*`, which is therefore clipped; the paper clips q alone.
 
     ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in
-    (0, 40]; numbers, or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...;
-    None is the paper's q.
+    (0, 40]; numbers, or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...,
+    by at most 1e20; None is the paper's q.
 
     >>> m = DPRR(0.25, 0.75)
     >>> (
@@ -67,7 +67,8 @@ class DPRR(SendsDegree):
     def _check(self) -> None:
         super()._check()
         if self.prior is not None and validate.concrete(self.prior):
-            validate.in_range(0.0, np.finfo(np.float64).max, prior=self.prior)
+            # Sums of weights times degrees stay far below the end of float32.
+            validate.in_range(0.0, 1e20, prior=self.prior)
             validate.require(
                 np.ndim(self.prior) == 1 and np.sum(self.prior) > 0,
                 "prior must be weights of the degrees 0, 1, ..., with a sum > 0",

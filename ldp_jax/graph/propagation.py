@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import each_part, placement, varying
-from ldp_jax.core.spaces.space import of_host
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.graph import aggregation, graphs
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables
@@ -475,8 +474,10 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
     validate.require(not hasattr(x, "toarray"), f"x must be dense, got {kind}: give x.toarray()")
     validate.require(np.ndim(x), f"x must have a row for each node, got {kind} of shape ()")
     validate.require(not np.iscomplexobj(x), f"x must be of real numbers, got a complex {kind}")
-    # JAX would take the whole number 2^32 + 3 of the host for 3.
-    columns = x if isinstance(x, jax.Array) else jnp.asarray(of_host(x))
+    if not isinstance(x, jax.Array) and np.asarray(x).dtype.kind != "f":
+        # JAX would take the whole number 2^32 + 3 for 3.
+        x = validate.numbers(x=x).astype(np.float32)
+    columns = jnp.asarray(x)
     columns = columns.astype(jnp.promote_types(columns.dtype, jnp.float32))
     op = _as_operator(op_or_graph, columns.shape[0])
     _check_rows(op.num_nodes, x)

@@ -102,6 +102,7 @@ MADE = {
         lambda: DPRR(1.0, 1.0, prior=[-1.0, 2.0]),
         lambda: DPRR(1.0, 1.0, prior=[0.0, 0.0]),
         lambda: DPRR(1.0, 1.0, prior=[1.0, math.inf]),
+        lambda: DPRR(1.0, 1.0, prior=[1e37] * 4000),  # of infinite sums, and an empty report
     ],
     "share": [
         lambda: LocalLap.from_epsilon(1.0, 1.0),
