@@ -1,7 +1,6 @@
 """A curator who draws a dendrogram by a chain, and releases pairs by its noisy counts."""
 
 import abc
-import math
 from types import ModuleType
 from typing import Literal, get_args
 
@@ -81,7 +80,8 @@ class OfDendrogram(CentralMechanism):
         return every_edge(pairs)
 
     def _check(self) -> None:
-        validate.in_range(0.0, math.inf, public_weight=self.public_weight)
+        # Of infinity every change would be NaN, and no move accepted.
+        validate.in_range(0.0, 1e9, public_weight=self.public_weight)
         validate.integer_in(1, sweeps=self.sweeps)
         validate.one_of(NOISES, noise=self.noise)
         validate.one_of(get_args(Chain), chain=self.chain)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core.mechanism import check_epsilon, largest
+from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.curators.release import MEMORY, CentralMechanism, per_private_edge
@@ -54,6 +54,7 @@ class EdgeRand(CentralMechanism):
         memory: float = MEMORY,
     ) -> NodePairs:
         """The pairs that are said to be edges."""
+        check_single(self)
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)

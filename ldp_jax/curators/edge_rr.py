@@ -63,7 +63,7 @@ class EdgeRR(OfDendrogram):
     Args:
       epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
       epsilon_edges: :math:`\epsilon_2`, in (0, 100].
-      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach
+      public_weight: w, in [0, 1e9], public; from 1 on there is a warning, as a chain need not reach
         its law then.
       sweeps: of the chain, a static number that is fixed beforehand.
       thresholds: :math:`\tau_1, \tau_2`, public.

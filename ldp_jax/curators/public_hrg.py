@@ -27,7 +27,8 @@ class PublicHRG(OfDendrogram):
     Numerics: noise is float32. Ideal arithmetic.
     Reference: HeteroRR (Tran et al., 2022), Algorithm 3, over public knowledge alone.
 
-    ``public_weight`` is w >= 0. Privacy does not depend on whether the chain reaches its law.
+    ``public_weight`` is w, in [0, 1e9]. Privacy does not depend on whether the chain reaches its
+    law.
 
     >>> m = PublicHRG(1.0)
     >>> m.guarantee().epsilon, m.guarantee().status

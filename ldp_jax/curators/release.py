@@ -56,6 +56,10 @@ class CentralMechanism(abc.ABC):
         of = lambda chosen: graphs.directed(users.senders[chosen], users.receivers[chosen], n)
         split = EdgeSplit(of(~private), of(private), users.private)
         found = self.sample_pairs(key, split, memory).astype(np.int32)
+        # It refuses a pair that is released twice, or is public, as release() does.
+        graphs.from_edges(
+            np.concatenate([graphs.to_edges(split.public), found]), n, pairs_in="rows"
+        )
         return ReportedPairs(found[:, 0], found[:, 1], np.full(n, np.nan, np.float32))
 
 

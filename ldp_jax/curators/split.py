@@ -75,9 +75,11 @@ class EdgeSplit:
     private_nodes: Any = None
 
     def __post_init__(self) -> None:
+        for name in ("public", "private"):
+            object.__setattr__(self, name, one_graph(getattr(self, name), name))
         public = _edges("public", self.public)
         private = _edges("private", self.private)
-        n = graphs.num_nodes(self.public)
+        n = self.num_nodes
         checks.of_users(n, private=graphs.num_nodes(self.private))
         nodes = validate.mask(n, private_nodes=self.private_nodes)
         code = lambda ends: ends[:, 0].astype(np.int64) * n + ends[:, 1]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import checks
@@ -70,8 +70,8 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
 
     The i-th of p private users draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of
     all users of a graph; else of the private ones, since what is between them and public users is
-    shown anyway. ``ValueError`` for personal budgets, or more reported pairs than ``memory`` bytes
-    allow, 16 each.
+    shown anyway. ``ValueError`` for personal budgets, more reported pairs than ``memory`` bytes
+    allow, 16 each, a user's own id, or a pair that both ends report where it has one owner.
 
     A mechanism of ``any_size`` is run on lists of few capacities, and reports are cut to the users
     that there are: post-processing.
@@ -134,13 +134,24 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
                     f"{type(m).__name__} must report a ListReport, or have select(reports), which "
                     f"makes a graph of what it reports; got {type(reports).__name__}"
                 )
+            validate.require(
+                not bits[np.arange(room), own].any(),
+                f"{type(m).__name__} must report other users alone, and reports the user's own id",
+            )
             row, column = np.nonzero(bits[: len(turn)])
             who = reporters[turn]
-            degree[who] = np.asarray(reports.degree)[: len(turn)]
+            if hasattr(reports, "degree"):
+                degree[who] = np.asarray(reports.degree)[: len(turn)]
             reporter = who[row]
             reported = member[first[reporter] + column]
             found.append((reporter.astype(np.int32), reported.astype(np.int32)))
             total += len(row)
             checks.fits(total, memory, "use a mechanism that reports fewer")
     reporter, reported = (np.concatenate(ends) for ends in zip(*found, strict=True))
+    pair = np.sort(np.minimum(reporter, reported) * np.int64(n) + np.maximum(reporter, reported))
+    validate.require(
+        full or (pair[1:] != pair[:-1]).all(),
+        f"{type(m).__name__} must report the pairs that neighbour_lists.pairs_of gives a user, if "
+        f"reporting is {m.reporting!r}: both ends report one, which costs more than relationship()",
+    )
     return ReportedPairs(reporter, reported, degree)

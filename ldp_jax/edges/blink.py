@@ -73,7 +73,7 @@ def degree_prior(degree: Values) -> DegreePrior:
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
     ([5], True)
     """
-    degree = np.asarray(degree, np.float64)
+    degree = validate.numbers(degree=degree)
     validate.require(
         degree.ndim == 1 and len(degree) > 2 and np.isfinite(degree).all(),
         f"degree must be finite numbers of at least 3 users, got shape {degree.shape}: the "

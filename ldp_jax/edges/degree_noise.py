@@ -4,11 +4,13 @@ import abc
 from typing import Literal, get_args
 
 import jax.numpy as jnp
+import numpy as np
 
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.spaces import Finite, Interval, Mixture
 from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.edges.neighbour_lists import ListMechanism
+from ldp_jax.edges.neighbour_lists import ListMechanism, Reporting
 
 Noise = Literal["laplace", "geometric"]
 """Laplace noise of density epsilon e^(-epsilon |z|) / 2, or discrete Laplace noise of mass
@@ -45,6 +47,21 @@ class SendsDegree(ListMechanism):
     def _check(self) -> None:
         super()._check()
         validate.one_of(NOISES, noise=self.noise)
+
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
+        """In ``half list`` the worst pair: a whole sum, and epsilon_1 of an equal or larger sum."""
+        if reporting != "half list":
+            return super()._ends(reporting)
+        sums = np.ravel(self.sums())
+        of_degree = np.asarray(self.degree_epsilon, np.float64)
+        first = np.broadcast_to(of_degree.ravel(), sums.shape)
+        if len(sums) == 1:
+            return float(sums[0]), float(first[0])
+        order = np.lexsort((first, sums))
+        sums = sums[order]
+        later = np.maximum.accumulate(first[order][::-1])[::-1]  # the largest from here on
+        worst = sum_up(np.stack([sums[:-1], later[1:]])).argmax()
+        return float(sums[worst]), float(later[worst + 1])
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array:
         """d*; elementwise, from one key."""
@@ -83,7 +100,7 @@ class SendsDegree(ListMechanism):
         2.74
         """
         epsilon = jnp.asarray(self.degree_epsilon)
-        degree = jnp.asarray(degree)
+        degree, owned = (jnp.asarray(count, jnp.result_type(float)) for count in (degree, owned))
         scale = 1 / (2 * epsilon)
         if self.noise == "geometric":
             scale = jnp.exp(-epsilon) / -jnp.expm1(-2 * epsilon)

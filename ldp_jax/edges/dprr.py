@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Array, Scalar, Values
@@ -41,8 +40,8 @@ class DPRR(SendsDegree):
     negative :math:`d^*`, which is therefore clipped; the paper clips q alone.
 
     ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in
-    (0, 40]; numbers, or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...;
-    None is the paper's q.
+    (0, 40]; numbers, or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...,
+    by at most 1e20; None is the paper's q.
 
     >>> m = DPRR(0.25, 0.75)
     >>> (
@@ -68,7 +67,8 @@ class DPRR(SendsDegree):
     def _check(self) -> None:
         super()._check()
         if self.prior is not None and validate.concrete(self.prior):
-            validate.in_range(0.0, np.finfo(np.float64).max, prior=self.prior)
+            # Sums of weights times degrees stay far below the end of float32.
+            validate.in_range(0.0, 1e20, prior=self.prior)
             validate.require(
                 np.ndim(self.prior) == 1 and np.sum(self.prior) > 0,
                 "prior must be weights of the degrees 0, 1, ..., with a sum > 0",
@@ -175,20 +175,6 @@ class DPRR(SendsDegree):
         """Composition of the degree's noise and of one bit's flip."""
         noise = self.noise.capitalize()
         return f"{noise} noise on the degree, then randomised response on each bit, compose"
-
-    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
-        """In ``half list`` the worst pair: a whole sum, and epsilon_1 of an equal or larger sum."""
-        if reporting != "half list":
-            return super()._ends(reporting)
-        first = np.ravel(self.spent()[0])
-        sums = np.ravel(self.sums())
-        if len(sums) == 1:
-            return float(sums[0]), float(first[0])
-        order = np.lexsort((first, sums))
-        sums = sums[order]
-        later = np.maximum.accumulate(first[order][::-1])[::-1]  # the largest from here on
-        worst = sum_up(np.stack([sums[:-1], later[1:]])).argmax()
-        return float(sums[worst]), float(later[worst + 1])
 
 
 def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, float]:

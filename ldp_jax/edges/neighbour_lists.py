@@ -154,9 +154,12 @@ class OnLists(abc.ABC):
         return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
 
     def _ends(self, reporting: Reporting) -> tuple[float, ...]:
-        """The loss of the owner's reports about an edge, and of the other end's if they hold it."""
+        """The loss of the owner's reports about an edge, and of the other end's if they hold it.
+
+        In ``half list`` the other end may send the length of the whole list for all of its budget.
+        """
         low, high = two_largest(self.sums())
-        return (low, high) if reporting == "full" else (low,)
+        return (low,) if reporting == "half" else (low, high)
 
     def _size(self) -> int:
         if self.n is None:

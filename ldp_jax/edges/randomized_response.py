@@ -58,6 +58,10 @@ class RandomizedResponse(ListMechanism):
         sent = jnp.asarray(ListReport(*y).neighbours.count, flip.dtype)
         return (sent - mine.sum(dtype=flip.dtype) * flip) / scale
 
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
+        """The owner's alone but in ``full``: no degree is sent."""
+        return super()._ends("full" if reporting == "full" else "half")
+
     def proof(self) -> str:
         """Randomised response on one bit."""
         return "each bit is flipped with probability 1/(e^eps + 1)"

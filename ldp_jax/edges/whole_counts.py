@@ -30,6 +30,7 @@ _BLOCK = 2**22  # edges that are counted at once
 _TOGETHER = 2**16  # numbers that one call of a program gives noise
 # Numbers that are given noise at once: drawing one takes a hundred times its own memory.
 _DRAWN = 2**19
+_OF_ONE = ("privatize", "true_counts", "add_noise", "from_words")  # make one user's report
 
 
 class NoisyCounts(NamedTuple):
@@ -151,12 +152,14 @@ def privatize_counts(
     alike = set()
     for one in menu:
         ours = isinstance(one, NeighbourCounts)
-        drawn_here = ours and type(one).privatize is NeighbourCounts.privatize
+        kind = type(one)
+        same = [getattr(kind, name, None) is getattr(NeighbourCounts, name) for name in _OF_ONE]
+        drawn_here = ours and all(same)
         alike.add(drawn_here and (one.num_groups, one.most, one.reporting))
     validate.require(
         len(alike) == 1 and False not in alike,
-        "mechanism must be NeighbourCounts with its own privatize, or a menu of them that differ "
-        "in epsilon alone",
+        f"mechanism must be NeighbourCounts with its own {', '.join(_OF_ONE)}, or a menu of them "
+        "that differ in epsilon alone",
     )
 
     level = np.zeros(n, np.int32)

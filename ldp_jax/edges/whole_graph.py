@@ -153,13 +153,13 @@ def reported_pairs(
 ) -> ReportedPairs:
     """The reports of all private users: by the mechanism's own sampler, else user by user.
 
-    A class that overrides ``privatize`` alone is asked user by user: its parent's sampler draws
-    other reports.
+    A class that overrides ``privatize`` or ``select`` alone is asked user by user: its parent's
+    sampler draws other reports.
     """
     kind = type(mechanism)
     drawn_by = next((one for one in kind.__mro__ if "sample_graph" in vars(one)), kind)
-    same = getattr(drawn_by, "privatize", None) is getattr(kind, "privatize", None)
-    if same and isinstance(mechanism, HasGraphSampler):
+    law = lambda one: [getattr(one, name, None) for name in ("privatize", "select")]
+    if law(drawn_by) == law(kind) and isinstance(mechanism, HasGraphSampler):
         return mechanism.sample_graph(key, users, memory)
     assert isinstance(mechanism, OneUsersView)
     return _one_by_one.sample(key, mechanism, users, memory)

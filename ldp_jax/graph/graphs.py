@@ -438,10 +438,10 @@ class GraphSet:
         ... ).nodes_per_graph.tolist()
         [2, 1]
         """
-        labels = _whole("labels", labels, "graph")
-        node_graph = _whole("node_graph", node_graph)
-        senders = _whole("senders", senders)
-        receivers = _whole("receivers", receivers)
+        labels = whole_numbers("labels", labels, "graph")
+        node_graph = whole_numbers("node_graph", node_graph)
+        senders = whole_numbers("senders", senders)
+        receivers = whole_numbers("receivers", receivers)
         require(
             len(labels) and len(node_graph),
             f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes",
@@ -523,7 +523,7 @@ class GraphSet:
         >>> two.labels.tolist(), two.node_graph.tolist(), two.senders.tolist()
         ([2, 0], [0, 1, 1], [2, 1])
         """
-        indices = _whole("indices", indices)
+        indices = whole_numbers("indices", indices)
         require(len(indices), "indices must name at least one graph, got none")
         ids(len(self), "one of the graphs", indices=indices)
         times = np.bincount(indices)
@@ -546,7 +546,8 @@ class GraphSet:
         )
 
 
-def _whole(name: str, values: Numbers | tuple, of: str = "place") -> np.ndarray:
+def whole_numbers(name: str, values: Numbers | tuple, of: str = "place") -> np.ndarray:
+    """Return one axis of whole numbers as int64, and refuse anything else by name."""
     array = complete(**{name: values})
     if array.size == 0:
         array = array.astype(np.int64)

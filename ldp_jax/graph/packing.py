@@ -29,7 +29,7 @@ from ldp_jax.graph.aggregation import (
     has_long,
     rows_of_neighbours,
 )
-from ldp_jax.graph.graphs import GraphSet, as_graph
+from ldp_jax.graph.graphs import GraphSet, as_graph, whole_numbers
 from ldp_jax.graph.merging import merged
 
 __all__ = [
@@ -619,7 +619,12 @@ def from_graphs(
     receivers = jnp.asarray(graph.receivers, jnp.int32)
     receivers = jnp.where(receivers < counts.sum(), receivers, n)
     order = jnp.argsort(receivers, stable=True)
-    known = jnp.zeros(len(counts), jnp.int32) if labels is None else jnp.asarray(labels, jnp.int32)
+    known = jnp.zeros(len(counts), jnp.int32)
+    if labels is not None:
+        validate.shaped(len(counts), labels=labels)
+        if validate.concrete(labels):
+            labels = whole_numbers("labels", labels, "graph")
+        known = jnp.asarray(labels, jnp.int32)
     return Batch(
         labels=jnp.where(real, known, 0),
         graph_mask=real,

@@ -442,7 +442,9 @@ def traced_operator(graph: Graph, num_nodes: int) -> Operator:
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 
 
-def _check(alpha: Scalar, r: Scalar, tol: Scalar = 1.0) -> None:
+def _check(
+    alpha: Scalar, r: Scalar, tol: Scalar = 1.0, kind: type[np.floating] = np.float32
+) -> None:
     shapes = {name: np.shape(one) for name, one in (("alpha", alpha), ("r", r), ("tol", tol))}
     several = [f"{name} of shape {shape}" for name, shape in shapes.items() if shape]
     validate.require(
@@ -450,6 +452,12 @@ def _check(alpha: Scalar, r: Scalar, tol: Scalar = 1.0) -> None:
     )
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha, tol=tol)
     validate.in_range(0.0, 1.0, r=r)
+    validate.require(
+        not validate.concrete(alpha) or kind(1.0) - kind(alpha) < 1.0,
+        f"alpha must be at least {np.finfo(kind).epsneg / 2:.0e}, or 1 - alpha is 1 in "
+        f"{kind.__name__}",
+        alpha,
+    )
 
 
 def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
@@ -465,12 +473,12 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
     validate.unnamed(x=x)
     validate.require(not hasattr(x, "toarray"), f"x must be dense, got {kind}: give x.toarray()")
     validate.require(np.ndim(x), f"x must have a row for each node, got {kind} of shape ()")
+    validate.require(not np.iscomplexobj(x), f"x must be of real numbers, got a complex {kind}")
+    if not isinstance(x, jax.Array) and np.asarray(x).dtype.kind != "f":
+        # JAX would take the whole number 2^32 + 3 for 3.
+        x = validate.numbers(x=x).astype(np.float32)
     columns = jnp.asarray(x)
-    validate.require(
-        not jnp.iscomplexobj(columns), f"x must be of real numbers, got {columns.dtype}"
-    )
-    if not jnp.issubdtype(columns.dtype, jnp.floating) or jnp.finfo(columns.dtype).bits < 32:
-        columns = columns.astype(jnp.float32)
+    columns = columns.astype(jnp.promote_types(columns.dtype, jnp.float32))
     op = _as_operator(op_or_graph, columns.shape[0])
     _check_rows(op.num_nodes, x)
     return op, columns[:, None] if columns.ndim == 1 else columns
@@ -579,10 +587,6 @@ def ppr_push(
     """
     _check(alpha, r)
     validate.positive(r_max=r_max)
-    if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
-        raise ValueError(
-            f"alpha must be at least 3e-8, or residues never shrink in float32, got {alpha}"
-        )
     op, columns = _given(_as_operator(op_or_graph), x)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max))
     z = _by_parts(_pushed, op, columns, *numbers, over=placement(columns))
@@ -602,7 +606,8 @@ def ppr_dense(
     >>> ppr_dense(graph, [1.0, 0.0, 0.0, 1.0], alpha=0.5, r=0.5).round(3).tolist()
     [0.583, 0.236, 0.083, 0.5]
     """
-    _check(alpha, r)
+    _check(alpha, r, kind=np.float64)
+    x = validate.numbers(x=validate.in_order(x, "x"))
     graph = graphs.as_graph(graph)
     n = graphs.num_nodes(graph)
     _check_rows(n, x)
@@ -619,7 +624,7 @@ def ppr_dense(
     degree = np.maximum(adjacency.sum(1), 1.0)
     transition = degree[:, None] ** (r - 1.0) * adjacency * degree[None, :] ** -r
     matrix = np.eye(n) - (1.0 - alpha) * transition
-    return np.linalg.solve(matrix, alpha * np.asarray(x, np.float64))
+    return np.linalg.solve(matrix, alpha * x)
 
 
 def ppr_rows(
@@ -645,10 +650,9 @@ def ppr_rows(
         not op.directed,
         "op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank",
     )
-    nodes = np.asarray(nodes)
-    validate.require(nodes.ndim == 1, f"nodes must be a list, got shape {nodes.shape}")
+    validate.require(np.ndim(nodes) == 1, f"nodes must be a list, got shape {np.shape(nodes)}")
     validate.ids(op.num_nodes, nodes=nodes)
-    nodes = nodes.astype(np.int32)  # an empty list has no integers
+    nodes = np.asarray(nodes).astype(np.int32)  # an empty list has no integers
     seeds = jnp.zeros((op.num_nodes, len(nodes)), jnp.float32)
     seeds = seeds.at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)

@@ -74,7 +74,7 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
     >>> closure([0, 0, 1]).tolist()
     [[1, 0], [2, 1], [2, 0]]
     """
-    above = np.asarray(parent)
+    above = np.asarray(validate.in_order(parent, "parent"))
     n = len(above) if above.ndim == 1 else 0
     validate.require(
         n and np.issubdtype(above.dtype, np.integer) and above.min() >= 0 and above.max() < n,

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import shape_of
+from ldp_jax.core.spaces.space import of_host
 from ldp_jax.core.types import Array, Record, Scalar
 
 _SERIES = 1e-3  # below this squared argument a series of four terms is exact to 3e-14
@@ -23,11 +25,12 @@ def as_points(name: str, x: Record) -> Array:
 
     Fewer have no points near the rim.
     """
-    array = jnp.asarray(x)
     validate.require(
-        array.ndim and array.shape[-1] and not jnp.iscomplexobj(array),
-        f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}",
+        np.ndim(x) and np.shape(x)[-1] and not np.iscomplexobj(x),
+        f"{name} must be real coordinates [..., n], got {shape_of(x)}",
     )
+    # JAX would take the whole number 2^32 + 3 of the host for 3.
+    array = x if isinstance(x, jax.Array) else jnp.asarray(of_host(x))
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from ldp_jax.curators import (
     BinnedPairs,
+    CentralMechanism,
+    EdgeRand,
     EdgeRR,
     EdgeSplit,
     LapGraph,
@@ -25,13 +27,26 @@ SPLIT = random_split(10, 10, 10, 8)
 STACK = np.array([0.5, 1.0])
 
 
+class Twice(CentralMechanism):
+    """Releases a pair in both directions."""
+
+    def guarantee(self):
+        return EdgeRand(1.0).guarantee()
+
+    def sample_pairs(self, key, split, memory=1e9):
+        return np.array([[0, 1], [1, 0]])
+
+
 def scored(pairs, score):
     m = BinnedPairs(1.0, score=lambda public: (pairs, score))
     return lambda: release(KEY, SPLIT, m)
 
 
 MADE = {
-    "public_weight": [lambda: EdgeRR(1.0, 1.0, public_weight=-0.1)],
+    "public_weight": [
+        lambda: EdgeRR(1.0, 1.0, public_weight=-0.1),
+        lambda: PublicHRG(1.0, public_weight=np.inf),
+    ],
     "sweeps": [lambda: EdgeRR(1.0, 1.0, sweeps=0), lambda: PublicHRG(1.0, sweeps=0)],
     "thresholds": [
         lambda: EdgeRR(1.0, 1.0, thresholds=(0.1, 0.0)),
@@ -60,8 +75,15 @@ MADE = {
     ],
     "stack": [
         lambda m=m: release(KEY, SPLIT, m, chains=0)
-        for m in (LapGraph(STACK, 1.0), BinnedPairs(STACK), EdgeRR(STACK, 1.0), PublicHRG(STACK))
+        for m in (
+            LapGraph(STACK, 1.0),
+            BinnedPairs(STACK),
+            EdgeRand(np.linspace(0.1, 1.0, 10)),  # one a node
+            EdgeRR(STACK, 1.0),
+            PublicHRG(STACK),
+        )
     ],
+    "twice": [lambda: privatize_graph(KEY, SPLIT.private, Twice())],
     "split": [lambda: release(KEY, SPLIT.private, BinnedPairs(1.0))],
     "num_nodes": [lambda: hrg.random_dendrogram(KEY, 1), lambda: hrg.sensitivity(0)],
     "threefry": [lambda: hrg.random_dendrogram(jax.random.key(0, impl="rbg"), 3)],

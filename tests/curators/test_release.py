@@ -1,6 +1,7 @@
 """What a curator is given, releases and refuses: all mechanisms alike."""
 
 import jax
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -8,6 +9,7 @@ import ldp_jax
 from ldp_jax import curators
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.curators import (
+    BinnedPairs,
     EdgeRR,
     EdgeSplit,
     PublicHRG,
@@ -107,6 +109,17 @@ def test_a_chain_is_over_the_edges_that_it_may_see():
         assert np.bincount(edges.kind, minlength=3)[:2].tolist() == [len(pairs.public), private]
         ends = np.asarray(edges.ends)[:, np.asarray(edges.kind) == 0].T
         np.testing.assert_array_equal(np.sort(pairs.codes(ends)), pairs.public)
+
+
+def test_a_split_of_another_librarys_graphs_is_one_of_this_librarys():
+    """Common neighbours were asked of networkx, which has no senders."""
+    known = nx.empty_graph(6)
+    known.add_edges_from([(0, 1), (1, 2)])
+    hidden = nx.empty_graph(6)
+    hidden.add_edge(3, 4)
+    split = EdgeSplit(known, hidden)
+    assert repr(split) == "EdgeSplit(6 nodes, 2 public edges; private edges between 6 of them)"
+    release(jax.random.key(0), split, BinnedPairs(1.0))
 
 
 def test_a_random_split_has_its_share_of_private_edges(untyped):

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ldp_jax import verification
-from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.mechanism import mechanism, static
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
@@ -23,7 +23,8 @@ from ldp_jax.edges import (
     public_part,
 )
 from ldp_jax.edges._sparse import Users
-from ldp_jax.edges.degree_noise import NOISES
+from ldp_jax.edges.degree_noise import NOISES, SendsDegree
+from ldp_jax.edges.neighbour_lists import ListMechanism, flip_rate
 from ldp_jax.graph import graphs
 from tests import stats
 from tests.edges.small import (
@@ -121,6 +122,51 @@ def test_an_edge_of_half_lists_costs_the_most_over_pairs():
         assert found >= worst
 
 
+@mechanism
+class OwnThinning(SendsDegree):
+    """DPRR's degree, and bits without thinning."""
+
+    epsilon_degree: float
+    epsilon_edges: float
+    n: int | None = static(default=None)
+    noise: str = static(default="laplace")
+    reporting: str = static(default="full")
+
+    budgets = DPRR.budgets
+
+    @property
+    def degree_epsilon(self):
+        return self.epsilon_degree
+
+    def bit_rates(self, noisy, owned):
+        flip = flip_rate(self.epsilon_edges)
+        return 1 - flip, flip, flip
+
+    def estimate(self, y, own=0):
+        return y.degree
+
+    def proof(self):
+        return "both parts compose"
+
+
+class OwnLists(ListMechanism):
+    """A mechanism of which it is not known what the other end sends."""
+
+    n = None
+    reporting = "full"
+    budgets = {"epsilon": 1.0}
+    epsilon = 0.5
+    bit_rates = estimate = proof = lambda *_: "nothing"
+
+
+def test_an_own_mechanism_pays_for_the_degrees_of_both_ends_in_half_list():
+    """The pair is in one list and in both degrees; it was charged for the list's owner alone."""
+    m = OwnThinning(0.25, 0.5)
+    assert [m.relationship(one).epsilon for one in m.reportings] == [1.5, 1.0, 0.75]
+    assert OwnLists().relationship("half list").epsilon == 1.0
+    assert RandomizedResponse(0.5).relationship("half list").epsilon == 0.5
+
+
 def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
     """Drawn budgets and degrees, by sums over the noise itself; 1e-3 of a degree is seen."""
     rng = np.random.default_rng(0)
@@ -134,6 +180,8 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
             expected = mass @ np.clip(degree + z, 0, owned) / mass.sum() - degree
             found = NoisyDegree(epsilon, noise=noise).degree_bias(degree, owned)
             assert float(found) == pytest.approx(expected, abs=1e-3)
+    short = DPRR(0.1, 0.9).degree_bias(np.array([6], np.int8), 200)  # 200 is -56 in 8 bits
+    assert float(short[0]) == pytest.approx(2.744, abs=1e-3)
 
 
 def personal(m, choose):

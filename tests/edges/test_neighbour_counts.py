@@ -276,14 +276,19 @@ def test_the_reports_about_a_bit_are_all_that_a_count_may_be(degree):
     assert (np.diff(numbers) == 1).all()
 
 
-def test_a_class_that_overrides_privatize_alone_is_refused():
+def test_a_class_that_overrides_what_one_user_reports_is_refused():
     """Its parent's counts would be drawn in place of its own."""
 
     class OwnCounts(NeighbourCounts):
         def privatize(self, key, neighbours, groups, own=0):
             return jnp.zeros(self.num_groups)
 
+    class Weighed(NeighbourCounts):
+        def true_counts(self, neighbours, own, groups=None):
+            return 2 * super().true_counts(neighbours, own, groups)
+
     graph = graphs.from_edges([[0, 1]], num_nodes=3)
-    for given in (OwnCounts(1.0, num_groups=2), [NeighbourCounts(1.0, 2), OwnCounts(2.0, 2)]):
+    menu = [NeighbourCounts(1.0, 2), OwnCounts(2.0, 2)]
+    for given in (OwnCounts(1.0, num_groups=2), Weighed(1.0, num_groups=2), menu):
         with pytest.raises(ValueError, match="with its own privatize"):
             privatize_counts(jax.random.key(0), graph, given, [0, 0, 1])

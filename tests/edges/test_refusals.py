@@ -102,6 +102,7 @@ MADE = {
         lambda: DPRR(1.0, 1.0, prior=[-1.0, 2.0]),
         lambda: DPRR(1.0, 1.0, prior=[0.0, 0.0]),
         lambda: DPRR(1.0, 1.0, prior=[1.0, math.inf]),
+        lambda: DPRR(1.0, 1.0, prior=[1e37] * 4000),  # of infinite sums, and an empty report
     ],
     "share": [
         lambda: LocalLap.from_epsilon(1.0, 1.0),
@@ -185,6 +186,7 @@ MADE = {
         lambda: degree_prior([1.0, 2.0]),
         lambda: degree_prior([[1.0, 2.0, 3.0]]),
         lambda: degree_prior([1.0, np.nan, 2.0]),
+        lambda: degree_prior(np.ma.array([1.0, 9.0, 2.0], mask=[0, 1, 0])),
     ],
     "variant": [lambda: posterior_links(GRAPH, PRIOR, 1.0, "firm")],
     "bits": [lambda: posterior_links(graphs.from_edges([], 5), PRIOR, 1.0)],

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from ldp_jax import servers
-from ldp_jax.core.mechanism import mechanism
+from ldp_jax.core.mechanism import mechanism, static
 from ldp_jax.edges import (
     DPRR,
+    ListReport,
     LocalLap,
     RandomizedResponse,
     privatize_graph,
 )
+from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 
@@ -88,6 +90,71 @@ def test_a_class_that_overrides_privatize_alone_is_not_drawn_by_its_parents_samp
         asked = OwnReports(0.1, reporting=reporting)
         assert len(privatize_graph(jax.random.key(0), graph, asked).graph.senders) == 0
         assert len(servers.privatize_graph(jax.random.key(0), graph, asked).graph.senders) == 0
+
+
+@mechanism
+class OwnServer(LocalLap):
+    """A server that links nobody."""
+
+    def select(self, reports):
+        return jnp.zeros_like(reports.values, bool)
+
+
+def test_a_class_that_overrides_select_alone_has_its_own_server():
+    graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], 4)
+    found = privatize_graph(jax.random.key(0), graph, OwnServer(50.0, 30.0))
+    assert len(found.graph.senders) == 0
+
+
+@mechanism
+class BitsAlone(RandomizedResponse):
+    """Reports bits without a degree, of which a server makes the graph."""
+
+    def privatize(self, key, neighbours, own=0):
+        return to_bits(super().privatize(key, neighbours, own).neighbours, self.n)
+
+    def select(self, reports):
+        return reports | reports.T
+
+
+def test_what_a_server_takes_need_not_hold_a_degree():
+    graph = graphs.from_edges([[0, 1], [1, 2]], 4)
+    noisy = privatize_graph(jax.random.key(0), graph, BitsAlone(40.0, reporting="half"))
+    assert graphs.to_edges(noisy.graph).tolist() == [[0, 1], [1, 2]]
+    assert np.isnan(noisy.degree).all()
+
+
+@mechanism
+class Whole:
+    """Sends a whole list, or all ids; in each reporting alike, so that both ends report a pair."""
+
+    epsilon: float
+    everybody: bool = static(default=False)
+    n: int | None = static(default=None)
+    reporting: str = static(default="half")
+
+    reportings = ("full", "half")
+
+    def privatize(self, key, neighbours, own=0):
+        bits = to_bits(neighbours, self.n) | self.everybody
+        return ListReport(jnp.float32(jnp.nan), to_list(bits))
+
+    def guarantee(self):
+        return RandomizedResponse(self.epsilon).guarantee()
+
+    def relationship(self, reporting=None):
+        return RandomizedResponse(self.epsilon).relationship("half")
+
+
+def test_own_reports_of_both_ends_or_of_oneself_are_refused_where_a_pair_has_one_owner():
+    """The graph had the pair twice, under the epsilon of one report."""
+    graph = graphs.from_edges([[0, 1], [1, 2]], 3)
+    whole = privatize_graph(jax.random.key(0), graph, Whole(1.0), reporting="full")
+    assert len(whole.graph.senders) == 4
+    with pytest.raises(ValueError, match="both ends report one"):
+        privatize_graph(jax.random.key(0), graph, Whole(1.0))
+    with pytest.raises(ValueError, match="reports the user's own id"):
+        privatize_graph(jax.random.key(0), graph, Whole(1.0, everybody=True), reporting="full")
 
 
 def test_new_keys_compile_nothing(caplog):

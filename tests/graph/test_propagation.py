@@ -1,6 +1,7 @@
 """Personalized PageRank: two layouts, one embedding, within the stated tolerance."""
 
 import weakref
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -142,6 +143,17 @@ def test_wide_records_go_through_in_blocks():
     z = ppr(op, x.astype(np.float32), 0.1, 0.3)
     assert weighted_error(z, ppr_dense(GRAPH, x, 0.1, 0.3), 0.3).max() <= 1.1e-5
     np.testing.assert_allclose(ppr(op, x[:, 0].astype(np.float32), 0.1, 0.3), z[:, 0], atol=1e-5)
+
+
+def test_whole_numbers_of_the_host_are_not_taken_modulo_2_to_the_32():
+    """Milliseconds since 1970, of which JAX keeps 32 bits; what is masked is no number."""
+    times = 1_700_000_000_000 + 1000 * np.arange(N)
+    for propagate in (partial(ppr, alpha=0.5, r=0.5), partial(kprop, steps=1)):
+        expected = propagate(GRAPH, times.astype(np.float32))
+        np.testing.assert_array_equal(propagate(GRAPH, times), expected)
+        assert float(jnp.abs(expected).max()) > 1e12
+    hidden = np.ma.array(X, mask=np.arange(X.size).reshape(X.shape) == 0)
+    assert np.isnan(ppr_dense(GRAPH, hidden, 0.5, 0.5)[:, 0]).any()
 
 
 def test_one_trace_over_alpha_r_and_tol(monkeypatch):

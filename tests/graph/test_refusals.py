@@ -52,6 +52,7 @@ REFUSED = [
     (lambda: ppr(GRAPH, pd.DataFrame(X)[::-1], 0.1, 0.5), "x must be in the order of nodes"),
     (lambda: ppr(GRAPH, 1j * X, 0.1, 0.5), "x must be of real numbers"),
     (lambda: ppr_push(GRAPH, X, 0.1, 0.5, float("nan")), "r_max"),
+    (lambda: ppr(GRAPH, X, 1e-8, 0.5), "alpha must be at least 3e-08"),
     (lambda: ppr_push(GRAPH, X, 1e-8, 0.5), "alpha must be at least"),
     (lambda: ppr_dense(GRAPH, X, 0.0, 0.5), "alpha must be"),
     (lambda: ppr_dense(GRAPH, X[1:], 0.1, 0.5), "x must have a row"),
@@ -59,6 +60,8 @@ REFUSED = [
     (lambda: ppr_dense(from_edges([[0, 1]], 10), np.ones(10), 0.5, 0.5, memory=3999.0), "9 nodes"),
     (lambda: ppr_rows(GRAPH, [N], 0.1, 0.5), "nodes must be"),
     (lambda: ppr_rows(GRAPH, [True], 0.1, 0.5), "nodes must be"),
+    (lambda: ppr_rows(GRAPH, np.ma.array([0, 1], mask=[0, 1]), 0.1, 0.5), "nodes must all be"),
+    (lambda: ppr_dense(GRAPH, pd.DataFrame(X)[::-1], 0.1, 0.5), "x must be in the order of nodes"),
     (lambda: ppr_rows(operator(ends([0], [1]), allow_directed=True), [0], 0.1, 0.5), "op_or_graph"),
     (lambda: jax.jit(lambda graph: ppr_rows(graph, [0], 0.1, 0.5))(GRAPH), "how many nodes"),
     (lambda: operator(ends([0, 0], [1, 1]), allow_directed=True), "each edge once"),
@@ -114,6 +117,9 @@ REFUSED = [
     (lambda: SET.subset([2, 1, 2]), "indices must name each graph once, got graph 2"),
     (lambda: packing.pack(SET, 2.0), "batch_size must be"),
     (lambda: packing.pack(SET, 2, shapes=0), "shapes must be"),
+    # A single label was that of all graphs, and 0.7 was 0.
+    (lambda: packing.from_graphs(SET.graph, [3]), r"labels must have shape \[5\]"),
+    (lambda: packing.from_graphs(SET.graph, np.full(5, 0.7)), "labels must be integers.* 0.7"),
 ]  # fmt: skip
 
 

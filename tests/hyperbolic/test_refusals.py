@@ -35,6 +35,8 @@ REFUSED = [
     ("y must be within the ball of radius .*= 1, got 1 points", poincare.distance, AT, OUTSIDE),
     ("x must be within", poincare.distance, [np.nan, 0.0], AT),
     ("x must be within the ball of radius .* = 0.1, ", poincare.norm, AT, 100.0),
+    ("x must be within", poincare.norm, np.array([2**32, 0])),  # JAX would take it for 0
+    ("parent must be integers", closure, np.ma.array([0, 0, 1], mask=[0, 0, 1])),
     ("m must have shape", poincare.mobius_matvec, np.eye(3), AT),
     ("c must be finite and > 0", poincare.project, AT, 0.0),
     ("c must be finite and > 0", poincare.conformal_factor, AT, np.nan),

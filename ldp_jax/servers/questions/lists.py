@@ -216,7 +216,7 @@ class ListQuestion(OnTheWire):
         if isinstance(values, ListReports):
             return values
         n = len(self.group)
-        degree = np.asarray(values.degree, np.float32)
+        degree = np.asarray(getattr(values, "degree", np.full(n, np.nan)), np.float32)
         if isinstance(values, ListReport):
             ids = np.asarray(values.neighbours.ids)
             asked = np.asarray(self.asked)[:, None]
