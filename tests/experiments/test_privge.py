@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 from experiments import _declared, _runner, demo, findings, privge
-from experiments._common import FOUND, label_propagation
+from experiments._common import FOUND, fingerprint, label_propagation
 from experiments.privge import accuracy, cells, prepared
 from experiments.privge.settings import MECHANISMS, plan, settings
 from ldp_jax import datasets
@@ -253,11 +253,16 @@ def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
     assert private == {demo.PRIVGE: "record", demo.LOCAL: "record", demo.COUNTS: "neighbour-list"}
 
 
+def prepared_for(task, graph_file):
+    path = str(graph_file)
+    config = privge.Config(preset="smoke")
+    digest = fingerprint(cells.load(path), path)
+    return cells.prepare(settings(config, task, path, digest, plan(config, task, path)), 0)
+
+
 @pytest.fixture(scope="module")
 def bench(graph_file):
-    config = privge.Config(preset="smoke")
-    todo = plan(config, "node", str(graph_file))
-    return cells.prepare(settings(config, "node", str(graph_file), "", todo), 0)
+    return prepared_for("node", graph_file)
 
 
 def test_both_embeddings_are_trained_alike(bench, monkeypatch):
@@ -362,10 +367,7 @@ def test_link_indices_are_those_of_the_definition_and_validation_chooses(link_be
 
 @pytest.fixture
 def link_bench(graph_file):
-    config = privge.Config(preset="smoke")
-    return cells.prepare(
-        settings(config, "link", str(graph_file), "", plan(config, "link", str(graph_file))), 0
-    )
+    return prepared_for("link", graph_file)
 
 
 def test_a_structure_only_twin_draws_noise_of_its_own(bench):
