@@ -150,8 +150,14 @@ class OnLists(abc.ABC):
         if reporting is None:
             reporting = self.reporting
         validate.one_of(self.reportings, reporting=reporting)
+        stated = self.guarantee()
+        validate.require(
+            stated.epsilon <= self.sums().max() and stated.delta == 0,
+            "guarantee() must follow from the budgets: override sums() or relationship() too",
+            stated.epsilon,
+        )
         made = per_edge(self._ends(reporting), reporting)
-        return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
+        return dataclasses.replace(made, arithmetic=stated.arithmetic)
 
     def _ends(self, reporting: Reporting) -> tuple[float, ...]:
         """The loss of the owner's reports about an edge, and of the other end's if they hold it.

@@ -167,6 +167,19 @@ def test_an_own_mechanism_pays_for_the_degrees_of_both_ends_in_half_list():
     assert RandomizedResponse(0.5).relationship("half list").epsilon == 0.5
 
 
+class Overstated(OwnLists):
+    """A mechanism whose bits cost more than its budgets say."""
+
+    def guarantee(self):
+        return dataclasses.replace(super().guarantee(), epsilon=0.75)
+
+
+def test_an_edge_never_costs_less_than_a_bit_that_it_moves():
+    """Its cost came from budgets that the mechanism's own guarantee contradicted."""
+    with pytest.raises(ValueError, match=r"override sums\(\) or relationship\(\) too, got 0.75"):
+        Overstated().relationship()
+
+
 def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
     """Drawn budgets and degrees, by sums over the noise itself; 1e-3 of a degree is seen."""
     rng = np.random.default_rng(0)
