@@ -284,8 +284,8 @@ def _rows(classes: Int[np.ndarray, " n"], here: Draw, named: dict[str, Any]) -> 
     groups = {ALL: scored}
     groups |= {name: scored & (third == place) for place, name in enumerate(THIRDS)}
     if here.data.num_classes <= _CLASSES:
-        names = here.data.class_names or [f"class {c}" for c in range(here.data.num_classes)]
-        groups |= {name: scored & (here.data.y == c) for c, name in enumerate(names)}
+        names = here.data.class_names or range(here.data.num_classes)
+        groups |= {f"class {name}": scored & (here.data.y == c) for c, name in enumerate(names)}
     right = classes == here.data.y
     return [
         Row(**named, among=among, accuracy=round(float(right[who].mean()), 6))

@@ -31,7 +31,10 @@ from tests.marks import untyped
 from tests.newcomer.own_methods import Around, Forget, Friends, Keep, Stairs
 
 SIZES = {"num_nodes": 60, "num_classes": 2, "num_features": 6, "mean_degree": 5}
-DATA = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
+# Its classes are called as other groups of rows are.
+DATA = dataclasses.replace(
+    datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8), class_names=("all", "low degree")
+)
 PANEL = 0.3
 
 
