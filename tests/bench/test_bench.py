@@ -248,6 +248,21 @@ def test_rows_of_another_parameter_are_not_taken_for_these(tmp_path):
         assert first & second <= alone
 
 
+def test_code_of_a_mechanism_within_another_tells_rows_apart(monkeypatch):
+    """Inside a mechanism of this library, whose file stays as it is."""
+    method = Method.of(lambda epsilon, dim: features.Sampled(Stairs(epsilon), dim, 1))
+    cell = comparison._Cell(method, PRIVATE, 4.0, own=True)
+    entry = method.enter(draw(0, DATA, "features", PANEL), 4.0)
+    made_of = lambda: comparison._name(cell, entry, "data")["made_of"]
+    kept = made_of()
+    read_file = comparison._source
+    for changed in ("another file", ""):  # it has changed; it was typed in
+        of_kind = lambda kind, text=changed: text if kind is Stairs else read_file(kind)
+        monkeypatch.setattr(comparison, "_source", of_kind)
+        assert made_of() != kept
+    assert made_of() == ""
+
+
 @pytest.mark.parametrize("error", [OSError, TypeError])
 def test_a_class_that_was_typed_in_has_no_file(monkeypatch, error):
     def nowhere(kind):
