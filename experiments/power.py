@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import pandas as pd
 
 from experiments._declared import measured
-from experiments._runner import DEFAULT_OUT, check_positive
+from experiments._runner import DEFAULT_OUT, asked, check_positive
 from ldp_jax import verification
+from ldp_jax.core import validate
 from ldp_jax.core.mechanism import mechanism, static
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
@@ -109,6 +110,9 @@ class Config:
 
 def main(config: Config) -> None:
     check_positive("--seeds", config.seeds)
+    with asked("--trials"):
+        for trials in config.trials:
+            validate.whole(1000, trials=trials)
     measured(config.out, NAME, found(config))
 
 

@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
     sys.path.insert(0, "")  # a module beside the shell's folder, as python -m has it
     try:
         found = compare(given.pop("method"), given.pop("on"), **given)
-    except (TypeError, ValueError, OSError) as error:
+    except (TypeError, ValueError, OSError, ImportError) as error:
         parser.error(str(error))
     print(found)  # noqa: T201
     print(f"\npage: {given['out']}/bench.html")  # noqa: T201

@@ -1,12 +1,13 @@
 """One table for all methods: the same panels, draws, baselines and intervals."""
 
+import dataclasses
 import hashlib
 import inspect
 import itertools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,12 +208,13 @@ def _name(cell: _Cell, entry: Entry, data: str) -> dict[str, Any]:
     ``made_of`` tells code, parameters and data apart; it is empty where they cannot be told.
     """
     made = entry.server if entry.mechanism is None else entry.mechanism
-    source = _source(type(made))
+    sources = [_source(kind) for kind in _classes(made)]
     model = cell.method.model
     if model is not None:
         with np.printoptions(threshold=sys.maxsize):  # every number of an array is told
             bound = repr(_bound(model))
-        source += _source(getattr(model, "func", model)) + bound
+        sources += [_source(getattr(model, "func", model)), bound]
+    source = "".join(sources) if all(sources) else ""
     try:
         parameters = fingerprint(made)
     except TypeError:  # a field that is no array, number or text
@@ -233,6 +235,15 @@ def _bound(made: Any) -> tuple[Any, ...]:
     held = getattr(getattr(made, "func", made), "__closure__", None) or ()
     inner = tuple(cell.cell_contents for cell in held)
     return getattr(made, "args", ()), getattr(made, "keywords", {}), inner
+
+
+def _classes(made: Any) -> Iterator[type]:
+    """The class of a method, and those of the dataclasses that it holds."""
+    yield type(made)
+    held = [*vars(made).values()] if dataclasses.is_dataclass(made) else []
+    for inner in jax.tree.leaves(held, is_leaf=dataclasses.is_dataclass):
+        if dataclasses.is_dataclass(inner) and not isinstance(inner, type):
+            yield from _classes(inner)
 
 
 def _source(made: Any) -> str:

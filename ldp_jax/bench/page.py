@@ -53,8 +53,8 @@ def heading(made: Comparison) -> str:
     one = made.rows[0]
     seeds = len({row.seed for row in made.rows})
     return (
-        f"{one.data}: {one.hides} private, panel {one.panel:.0%} of each class, {seeds} draws. "
-        "Accuracy in % of the other users, 95 % intervals."
+        f"{one.data}: {one.hides} private, panel {100 * one.panel:g}% of each class, "
+        f"{seeds} draws. Accuracy in % of the other users, 95 % intervals."
     )
 
 

@@ -70,10 +70,12 @@ def search(
     ... ]  # 2 (1 + 2) + 2, at both ends
     [8.0, 16.0]
     """
+    from sklearn.base import is_classifier
     from sklearn.model_selection import GridSearchCV, ParameterGrid, check_cv
 
     made: Any = GridSearchCV(estimator, grid, **options)
-    folds = check_cv(made.cv, y, classifier=True).get_n_splits(X, y)
+    made.cv = check_cv(made.cv, y, classifier=is_classifier(estimator))  # splits may be read once
+    folds = made.cv.get_n_splits(X, y)
     candidates = list(ParameterGrid(grid))
     fits = [parameters for parameters in candidates for _ in range(folds)]
     asked = _asked(estimator, fits)

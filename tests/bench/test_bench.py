@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import hashlib
+import sys
 from pathlib import Path
 
 import jax
@@ -251,6 +252,21 @@ def test_rows_of_another_parameter_are_not_taken_for_these(tmp_path):
         assert first & second <= alone
 
 
+def test_code_of_a_mechanism_within_another_tells_rows_apart(monkeypatch):
+    """Inside a mechanism of this library, whose file stays as it is."""
+    method = Method.of(lambda epsilon, dim: features.Sampled(Stairs(epsilon), dim, 1))
+    cell = comparison._Cell(method, PRIVATE, 4.0, own=True)
+    entry = method.enter(draw(0, DATA, "features", PANEL), 4.0)
+    made_of = lambda: comparison._name(cell, entry, "data")["made_of"]
+    kept = made_of()
+    read_file = comparison._source
+    for changed in ("another file", ""):  # it has changed; it was typed in
+        of_kind = lambda kind, text=changed: text if kind is Stairs else read_file(kind)
+        monkeypatch.setattr(comparison, "_source", of_kind)
+        assert made_of() != kept
+    assert made_of() == ""
+
+
 @pytest.mark.parametrize("error", [OSError, TypeError])
 def test_a_class_that_was_typed_in_has_no_file(monkeypatch, error):
     def nowhere(kind):
@@ -459,6 +475,8 @@ def test_gains_are_of_differences_draw_by_draw():
     assert made.over("theirs", 1.0).mean == pytest.approx(5.0)
     assert made.methods == ("mine", "theirs")
     assert made.epsilons == (1.0,)
+    few = dataclasses.replace(made, rows=tuple(row._replace(panel=0.005) for row in made.rows))
+    assert "panel 0.5% of each class" in page.heading(few)
     line = next(line for line in str(made).splitlines() if line.startswith("mine"))
     assert "+13.3 ± 14.3" in line
     assert "30.0" in line  # the worst draw
@@ -481,3 +499,12 @@ def test_the_command_prints_and_says_where_the_page_is(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["tests.newcomer.own_methods:Friends", "--on", str(tmp_path / "nowhere.npz")])
     assert "nowhere.npz" in capsys.readouterr().err
+
+
+def test_the_command_says_what_a_picture_needs(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    datasets.save(DATA, tmp_path / "graph.npz")
+    words = ["tests.newcomer.own_methods:Friends", "--hides", "both", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, "--on", str(tmp_path / "graph.npz")])
+    assert "pictures need matplotlib" in capsys.readouterr().err

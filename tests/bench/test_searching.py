@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline, make_union
 
 from ldp_jax import bench, datasets, features
@@ -147,6 +147,11 @@ def test_a_search_states_the_most_of_each_unit(kept, refit, records, lists, fits
     assert stated == {RECORD: records, NEIGHBOUR_LIST: lists}
     spent = bench.guarantee_of(found.search)
     assert spent[RECORD].epsilon == (3.5 if kept else 10.5 + 1.5 * refit)  # the first is chosen
+
+
+def test_splits_that_can_be_read_once_are_counted_and_used():
+    splits = KFold(3).split(USERS)
+    assert bench.search(Asks(), {"epsilon": [1.5, 2.0]}, USERS[:, None], Y, cv=splits).fits == 7
 
 
 class AsksFirst(TransformerMixin, Asks):

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 from experiments import (
+    _class_benchmarks,
     _declared,
     _edge_benchmarks,
     _references,
@@ -50,6 +51,48 @@ def test_streamed_reports_are_those_of_the_repeated_rows():
     whole = servers.perturb(jax.random.key(0), np.tile(rows, (586, 1))[:4100], m)
     assert jax.tree.all(jax.tree.map(np.array_equal, streamed, whole))
     assert "0.02 GB of records" in _edge_benchmarks.reports_job(5000)["note"]
+
+
+def test_times_of_a_large_job_begin_at_its_file(tmp_path):
+    """CPU seconds of imports, and of all tests before, are none of them."""
+    np.save(tmp_path / "edges.npy", [[0, 1], [1, 2]])
+    taken = _sides.clock()
+    found = _edge_benchmarks.big_job("counts", str(tmp_path), 3)
+    wall, cpu = taken()
+    assert 0 < found["wall"] <= wall
+    assert 0 < found["cpu"] <= cpu
+
+
+def test_imports_of_both_sides_are_counted_and_come_before_loading(monkeypatch):
+    """Loading imports JAX, and is not counted."""
+    seen = []
+
+    def asked(code, *_, **__):
+        seen.append(code)
+        return {"wall": 1.0, "cpu": 1.0, "accuracy": 0.5}
+
+    monkeypatch.setattr(_class_benchmarks, "in_a_process", asked)
+    monkeypatch.setattr(_class_benchmarks, "installed", lambda *_: True)
+    rows = _class_benchmarks.class_rows("records", 1)
+    assert [line["subject"] for line in rows] == ["ldp_jax", "scikit-learn"]
+    for code, library in zip(seen, ("jax", "sklearn"), strict=True):
+        known = {}
+        exec(code.partition("import numpy")[0], known)
+        assert library in known
+        assert known["wall"] > 0
+        assert '"wall": wall + ' in code
+
+
+def test_sides_that_run_this_library_are_no_others(tmp_path):
+    """More devices, and more work by them, are not what others take."""
+    rows = [
+        {"benchmark": "b", "subject": subject, "wall_s": wall, "cpu_s": wall}
+        for subject, wall in (("ldp_jax", 1.0), ("8 devices", 8.0), ("grid", 2.0), ("torch", 0.5))
+    ]
+    frame = pd.DataFrame(rows).assign(repeat=0, device="cpu", cores=2)
+    text = _declared.paged(tmp_path, benchmarks.NAME, frame)
+    assert "Of 1 sides that run other code than this library's 0 take more" in text
+    assert "by the clock, and 1 less." in text
 
 
 def test_the_scipy_side_solves_what_ppr_solves():

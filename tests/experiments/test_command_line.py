@@ -112,6 +112,7 @@ MISTAKES = {
     "worlds --homophilies 2": ("--homophilies must be shares from 0 to 1, got 2",),
     "worlds --epsilons 1000": ("--epsilons 1000: epsilon must be in",),
     "worlds --parts records --epsilons 1000": ("--epsilons 1000: epsilon must be",),
+    "power --trials 0": ("--trials: trials must be a whole number >= 1000, got 0",),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
     "report": ("--out results: no rows there yet",),

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import _runner, dprr
+from experiments import _common, _runner, dprr
 from experiments.dprr import cells, degrees, scaling
 from ldp_jax import edges
 from tests.experiments.test_dprr import graph_set
@@ -157,3 +157,10 @@ def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
         assert (config.out / f"dprr_figure{figure}.png").stat().st_size > 10_000
     monkeypatch.setattr(scaling, "measure", None)
     dprr.main(once)
+
+
+def test_panels_name_the_units_of_what_they_show():
+    """Rows are in seconds and bytes, which the page turns into milliseconds and megabytes."""
+    shown = _common.told("dprr/report.toml", "dprr_scaling")["select"]["time"]["metric"]
+    labels, _ = _common.row_names("dprr")
+    assert [labels.of(metric).split()[-1] for metric in shown] == ["ms", "ms", "ms", "MB"]
