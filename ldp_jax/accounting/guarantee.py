@@ -154,7 +154,7 @@ class Guarantee:
 
     Attributes:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
-      delta: the mass that may lose more than epsilon.
+      delta: by how much a set's mass may exceed e^epsilon times its mass under the other input.
       unit: of privacy.
       adjacency: in words, which two inputs are compared, "any two ..." where all are; by default
         the unit's own.
