@@ -113,7 +113,7 @@ RECORD = Unit("record")
 LABEL = Unit("label")
 """The label alone of one user's record; it costs the record too, and a guarantee says both."""
 NEIGHBOUR_LIST = Unit("neighbour-list")
-"""One bit of one user's neighbour list; a whole list of degree g costs g times as much."""
+"""One bit of one user's neighbour list; lists that differ in k bits cost k times as much."""
 RELATIONSHIP = Unit("relationship")
 """One undirected edge, seen through the reports of both its ends."""
 EDGE_CENTRAL = Unit("edge-central")
@@ -154,7 +154,7 @@ class Guarantee:
 
     Attributes:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
-      delta: the mass that may lose more than epsilon.
+      delta: by how much a set's mass may exceed e^epsilon times its mass under the other input.
       unit: of privacy.
       adjacency: in words, which two inputs are compared, "any two ..." where all are; by default
         the unit's own.

@@ -49,8 +49,8 @@ def checked_most(most: object) -> int:
 class WholeNoise:
     """Discrete Laplace noise z in [-reach, reach], added to a count in [0, most].
 
-    A noisy count is clipped to [-margin, most + margin]. The mass beyond the margin is about
-    2^-80; ``masses`` are A_0 to A_reach, which sum to 2^96.
+    A noisy count is clipped to [-margin, most + margin]. The mass beyond the margin is below
+    2^-66; ``masses`` are A_0 to A_reach, which sum to 2^96.
     """
 
     epsilon: float

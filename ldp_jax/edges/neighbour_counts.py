@@ -34,7 +34,7 @@ class NeighbourCounts(OnLists):
     whatever the size of its group.
     Numerics: discrete Laplace noise is a sign and a number below 2^96, compared with cumulative
     whole numbers: its loss is a ratio of integers and ``arithmetic`` is ``exact``. A report is
-    clipped to ``span()``, beyond which noise has a mass of about 2^-90.
+    clipped to ``span()``, beyond which noise has a mass below 2^-66.
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen),
     and under a trusted curator Kolluri et al., CCS 2022 (LPGNet).
 

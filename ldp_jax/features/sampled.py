@@ -272,7 +272,7 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     """High-dimensional square wave: k coordinates through :class:`SquareWave` at epsilon / k.
 
-    The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 10), unless ``debias``.
+    The estimate has the mean k C x / dim, C of SquareWave (LDP-GE eq. 10), or x with ``debias``.
 
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0

@@ -144,8 +144,8 @@ class HyperbolicExponential:
     at most a times the change of the radius r, so the loss is at most
     :math:`a (d(x, x') + |r - r'|) \le 2 a \max(r, r')`. It is also at most :math:`2 a \, d(x, x')`:
     :meth:`metric_guarantee`.
-    Utility: for two dimensions. Below epsilon of about 2 R most reports, their own estimates, lie
-    near the rim.
+    Utility: for two dimensions. Reports are their own estimates. Up to epsilon 2 R the likeliest
+    distance between the record 0 and its report is R.
     Numerics: the distance from the record is drawn by its distribution function, integrated by
     Gauss and Legendre on 48 panels, to 2e-6 of its mass in float32 (1e-7 in float64). At radius 8
     rounding of the report's coordinates moves distances by more: 0.02 of their mass from a record

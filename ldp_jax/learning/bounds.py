@@ -46,7 +46,7 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
       :math:`\tau = \tfrac{LM}{3} + \sqrt{(\tfrac{LM}{3})^2 + 2LV}`, with
       :math:`V = \|\Pi_v\|_2^2 \max_x Var[\tilde x]` and M the length of an estimate's interval
       times :math:`\|\Pi_v\|_\infty`: :math:`2(b+1)` for HDS, :math:`2 \frac{d}{k} A` with A the
-      largest inner estimate otherwise. The bias of HDS is at most :math:`(1 - C) \|\Pi_v\|_1`,
+      largest inner estimate otherwise. The bias of HDS is at most :math:`(1 - kC/d) \|\Pi_v\|_1`,
       whatever epsilon; that of the others is 0.
     * Theorem 3 (Laplace): with :math:`\nu = 4d/\epsilon`, :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2`
       where L is at most :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else

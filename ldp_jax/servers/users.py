@@ -200,7 +200,7 @@ class Users:
     def shuffled(self, key: PRNGKey) -> "Users":
         """The permuted control.
 
-        Every private user reports on the data of another one, drawn at random.
+        Private users report on data that are dealt out among them at random.
         """
         validate.threefry(key)
         holder = np.arange(self.num_users)

@@ -14,7 +14,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, G
 from ldp_jax.core import mechanism
 from ldp_jax.core.spaces import Box, Interval
 from ldp_jax.core.types import Scalar, Values
-from ldp_jax.features import HDS, LaplaceVector, MultiBit, Sampled
+from ldp_jax.features import HDS, LaplaceVector, MultiBit, Piecewise, PrivUnit, Sampled
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.servers import PublicRecord, embedding, private_embedding, private_embeddings
@@ -568,6 +568,8 @@ def test_bad_input_is_refused_before_anything_is_spent():
             {"mechanism": HDS(1.0, D + 1, 3)},
             rf"mechanism is for Box\(dim={D + 1}, .*\), records have {D} features",
         ),
+        ({"mechanism": Piecewise(1.0)}, r"mechanism is for Interval.*: features.Sampled"),
+        ({"mechanism": PrivUnit(1.0, dim=D)}, rf"mechanism is for Ball.* have {D} features$"),
         ({"x": scipy.sparse.csr_array(X)}, "x must be dense or a Dataset, got a sparse matrix"),
         ({"x": X[1:]}, "x must have a row for each of 30 nodes, got 29"),
         ({"alpha": float("nan")}, "alpha must be in .* got nan"),

@@ -19,7 +19,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism, privatize, require_protocol
 from ldp_jax.core.public_bounds import check_step, scaled
 from ldp_jax.core.sharding import by_rows, each_part
-from ldp_jax.core.spaces import Box, as_records
+from ldp_jax.core.spaces import Box, Interval, as_records
 from ldp_jax.core.spaces import clip as into
 from ldp_jax.core.spaces.space import of_host, real
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
@@ -151,7 +151,7 @@ def check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     domain = mechanism.domain()
     if not isinstance(domain, Box) or domain.dim != shape[1]:
         hint = ""
-        if not isinstance(domain, Box):
+        if isinstance(domain, Interval):
             hint = ": features.Sampled(mechanism, dim, k) asks for k of the numbers"
         raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features{hint}")
     stacked_axes(mechanism, shape[0])
