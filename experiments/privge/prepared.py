@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._lines import VALUE
 from experiments.privge import cells
 from experiments.privge.cells import EMBEDDINGS, NON_PRIVATE, STRUCTURE
 from experiments.privge.settings import HYPERPARAMETERS, NAMED_GAPS, PUBLISHED_VALUES
@@ -118,17 +119,17 @@ def _claims() -> dict[tuple[str, str, str, float], str]:
 
 
 def margins(report: Any, _: Any) -> show.Section:
-    """The differences of mechanisms that the paper names, beside ours."""
+    """The differences of mechanisms that the paper names, beside ours, which are paired by seed."""
     rows = []
     for dataset, epsilon, first, second, published in NAMED_GAPS:
         budgets = (epsilon, np.inf if second == NON_PRIVATE else epsilon)
         place = {"dataset": dataset, "task": "node"}
         one, other = (
-            report.ask({"where": ["rows", place | {"mechanism": name, "epsilon": budget}]})
+            report.select({"where": ["rows", place | {"mechanism": name, "epsilon": budget}]})
             for name, budget in zip((first, second), budgets, strict=True)
         )
-        if one is not None and other is not None:
+        if one and other:
             label = f"{dataset}, eps {epsilon:g}: {report.word(first)} less {report.word(second)}"
-            ours = one.mean - other.mean
-            rows.append({"rows": label, "paper": f"{published:+.1f}", "ours": f"{ours:+.1f}"})
+            ours = show.interval((one[0].measures[VALUE] - other[0].measures[VALUE]).dropna())
+            rows.append({"rows": label, "paper": f"{published:+.1f}", "ours": show.signed(ours)})
     return [show.table(rows)], {}, {}

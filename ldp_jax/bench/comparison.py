@@ -130,8 +130,11 @@ def compare(
     if against == "all":
         wanted = list(known)
     rivals = [known[one] if one in known else Method.of(one) for one in wanted]
-    taken = own.name in {rival.name for rival in rivals}
-    validate.require(not taken, f"{own.name} must be another name than those of the other methods")
+    titles = [one.name for one in (own, *rivals)]
+    validate.require(
+        len(set(titles)) == len(titles),
+        f"methods must have names of their own, as Method(name, make) has, got {', '.join(titles)}",
+    )
     columns = [float(epsilon) for epsilon in epsilons]
     beside = itertools.product(columns, (PRIVATE, PLACEBO, DEFAULT))
     cells = [_Cell(own, users, epsilon, own=True) for epsilon, users in beside]

@@ -41,8 +41,8 @@ class Row(NamedTuple):
         included; without arrays on an accelerator, and NaN where the system is not Linux.
       download: bytes to each device, over all rounds; ``upload``: from it.
       versions: of ldp_jax and jax.
-      made_of: a digest of the data set and of the file that defines the method; empty where that is
-        no file.
+      made_of: a digest of the data set and of the files that define the method and the mechanisms
+        within it; empty where one of them is no file.
     """
 
     data: str

@@ -348,7 +348,14 @@ def test_what_does_not_fit_is_refused(method, hides, error, why):
         compared(method, hides)
 
 
-@untyped
+def test_methods_of_one_name_are_refused():
+    """Their scores would be one line of the table."""
+    two = [features.Sampled(one(4.0), 6, 1) for one in (features.Duchi, features.Laplace)]
+    for method, against in ((Stairs, two), (two[0], two[1:])):
+        with pytest.raises(ValueError, match="methods must have names of their own"):
+            compared(method, "features", against=against)
+
+
 def test_public_facts_are_given_by_their_names():
     assert called(lambda epsilon, dim: (epsilon, dim), 2.0, dim=3, facts=4) == (2.0, 3)
     assert called(lambda e: e, 2.0, dim=3) == 2.0

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import shutil
 import tomllib
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import scipy.sparse
 
 from experiments import _declared, _runner, demo, findings, privge
 from experiments._common import FOUND, fingerprint, label_propagation
+from experiments._lines import Line
 from experiments.privge import accuracy, cells, prepared
 from experiments.privge.settings import MECHANISMS, plan, settings
 from ldp_jax import datasets
@@ -251,6 +253,22 @@ def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
     assert set(frame.mechanism) == {*demo.PLAN.mechanisms, demo.CHOSEN, demo.ALONE}
     private = frame[frame.epsilon == 2.0].groupby("mechanism").unit.first().to_dict()
     assert private == {demo.PRIVGE: "record", demo.LOCAL: "record", demo.COUNTS: "neighbour-list"}
+
+
+def test_margins_are_paired_by_seed():
+    """Of seeds that both rows have; scores that move together leave a narrow interval."""
+    hds = pd.Series([80.0, 90.0, 70.0])
+    scores = {"hds": hds, "laplace": hds - [1.0, 2.0, 3.0], "non-private": hds[:1] + 4.0}
+
+    def select(spec):
+        name = spec["where"][1]["mechanism"]
+        return [Line({}, {"value": scores[name]})] if name in scores else []
+
+    ((text,), _, _) = prepared.margins(SimpleNamespace(select=select, word=str), None)
+    gap = metrics.mean_interval([1.0, 2.0, 3.0])
+    assert f"hds less laplace | +2.0 | +2.0 ± {gap.half_width:.1f} |" in text
+    assert "hds less non-private | -4.3 | -4.0 |" in text
+    assert "piecewise" not in text
 
 
 def prepared_for(task, graph_file):
