@@ -4,6 +4,7 @@ import base64
 import html
 import io
 import math
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,7 @@ def scores(made: Comparison) -> Table:
                 found[0].guarantee,
                 str(found[0].download),
                 str(found[0].upload),
-                f"{sum(row.seconds for row in found) / len(found):.1f}",
+                f"{statistics.median(row.seconds for row in found):.1f}",
                 f"{max(row.memory for row in found) / 1e6:.0f}",
             ]
         )
