@@ -128,18 +128,33 @@ class Report:
     def table(self, spec: Spec) -> str:
         """A Markdown table: a row for each value of the columns ``rows``, without empty columns."""
         chosen = self.select(spec)
-        groups = self.groups(chosen, spec["rows"], spec)
+        by = spec["rows"]
         columns = list(self._across(spec["columns"], chosen))
-        heads = [spec.get("heads", {}).get(name, name) for name in spec["rows"]]
+        if self._hides_a_graph(columns, self.groups(chosen, by, spec)):
+            by = ["dataset", *by]
+        groups = self.groups(chosen, by, spec)
+        heads = [spec.get("heads", {}).get(name, name) for name in by]
         rows = []
         for key, some in groups.items():
-            cells = [self.cell(column, some, spec["rows"]) for column in columns]
+            cells = [self.cell(column, some, by) for column in columns]
             if any(cells):
                 rows.append([*map(self.word, key), *cells])
         titles = [*heads, *(column["title"] for column in columns)]
         kept = [at for at in range(len(titles)) if any(row[at] for row in rows)]
         cut = [[row[at] for at in kept] for row in rows]
         return show.markdown([titles[at] for at in kept], cut) if rows else ""
+
+    def _hides_a_graph(self, columns: Sequence[Spec], groups: Mapping[Any, Lines]) -> bool:
+        """Whether a cell is the interval of one graph, and that of another has no place."""
+        for column in columns:
+            if column.get("show", "interval") != "interval":
+                continue
+            measure = column.get("measure", VALUE)
+            for some in groups.values():
+                shown = [one for one in self.select(column, some) if measure in one.measures]
+                if len(distinct(shown, "dataset")) > 1:
+                    return True
+        return False
 
     def _across(self, columns: Sequence[Spec], lines: Lines) -> Iterator[Spec]:
         """The columns of a table; one with ``across`` is there for each value of that column."""

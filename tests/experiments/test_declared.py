@@ -163,6 +163,17 @@ def test_a_table_has_a_column_for_each_epsilon_and_own_methods_by_their_word():
     assert len(lines) == 2 + 4
 
 
+def test_a_table_names_the_graph_by_itself_where_a_cell_would_hide_one():
+    columns = [{"title": "gain", "measure": "alone", "where": {"mechanism": "hds"}}]
+    spec = {"rows": ["epsilon"], "where": "private", "columns": columns}
+    assert report().table(spec).splitlines()[0] == "| dataset | epsilon | gain |"
+    assert len(report().table(spec).splitlines()) == 2 + 3
+    of_one = report().table(spec | {"where": ["private", {"dataset": "h"}]})
+    assert of_one.splitlines()[0] == "| epsilon | gain |"
+    columns[0] |= {"show": "rows"}  # a count says of how many lines it is
+    assert report().table(spec).splitlines()[0] == "| epsilon | gain |"
+
+
 def test_a_figure_has_a_star_of_its_own_colour_for_an_own_method():
     page = report()
     spec = {
