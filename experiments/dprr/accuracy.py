@@ -29,6 +29,7 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, dict[str, Any]]]:
     seeds = config.seeds or (10 if config.preset == "paper" else 3)
     for dataset in config.datasets:
         resolved = settings(config, dataset)
+        cells.check_dense(resolved, config.mechanisms)
         n_max = cells.most_nodes(resolved)
         for seed in range(seeds):
             for variant in variants_of(config):

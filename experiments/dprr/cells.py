@@ -5,7 +5,7 @@ Noisy graphs, a classifier, and what was spent.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -52,6 +52,8 @@ NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
 """A number a user, or none: no graph for the network, which a perceptron stands in for."""
 COMMUNITIES = "communities"
 COMMUNITY_GRAPHS = 600
+RR_NODES = 1000
+"""The most nodes of a graph that randomised response makes dense without being told to."""
 LABELS, COLOURS = _common.row_names("dprr")
 
 
@@ -169,6 +171,20 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
 def most_nodes(resolved: Any) -> int:
     """The nodes of the largest graph that is used, by which budgets are split."""
     return int(load(resolved.dataset, resolved.graphs, resolved.rr_nodes).nodes_per_graph.max())
+
+
+def check_dense(chosen: Any, mechanisms: Sequence[str]) -> None:
+    """A UsageError where randomised response would make large graphs dense, and none are left out.
+
+    ``chosen`` has ``dataset``, ``graphs`` and ``rr_nodes``.
+    """
+    if "rr" not in mechanisms or chosen.rr_nodes:
+        return
+    if (largest := most_nodes(chosen)) > RR_NODES:
+        raise _runner.UsageError(
+            f"--mechanisms rr reports dense graphs, and {chosen.dataset} has one of {largest} "
+            f"nodes: give --rr-nodes {RR_NODES} or so, perhaps --graphs"
+        )
 
 
 def name_of(resolved: Any) -> str:

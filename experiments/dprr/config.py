@@ -9,7 +9,6 @@ from experiments._runner import Grid, UsageError
 from experiments.dprr import cells
 from experiments.dprr.cells import (
     CLASSIFIERS,
-    COMMUNITIES,
     MECHANISMS,
     Mechanism,
     Settings,
@@ -70,13 +69,6 @@ class Config(Grid):
         for option, value in (("--graphs", self.graphs), ("--rr-nodes", self.rr_nodes)):
             if value < 0:
                 raise UsageError(f"{option} must be at least 0, got {value}")
-        limited = (
-            self.rr_nodes or set(self.datasets) == {COMMUNITIES} or set(self.parts) == {"scaling"}
-        )
-        if "rr" in self.mechanisms and not limited:  # the scaling part has limits of its own
-            raise UsageError(
-                "--mechanisms rr reports dense graphs: give --rr-nodes 1000 or so, perhaps --graphs"
-            )
 
 
 def _few_graphs() -> tuple[packing.Batch, tuple[int]]:

@@ -15,6 +15,7 @@ from experiments._runner import Found, Results, UsageError, config_hash, rounded
 from experiments.dprr.cells import (
     COMPARED,
     Variant,
+    check_dense,
     data_of,
     ledger,
     load,
@@ -79,13 +80,11 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 def main(config: Config) -> None:
     asked = [Graphs(dataset, config.graphs, config.rr_nodes) for dataset in config.datasets]
-    names = [
-        name for name in COMPARED if name in config.mechanisms and (name != "rr" or config.rr_nodes)
-    ]
+    names = [name for name in COMPARED if name in config.mechanisms]
     if not names:
-        raise UsageError(
-            "--mechanisms: degrees are compared of dprr, local-lap and rr (rr with --rr-nodes)"
-        )
+        raise UsageError("--mechanisms: degrees are compared of dprr, local-lap and rr")
+    for chosen in asked:
+        check_dense(chosen, names)
     variants = [
         TRUE,
         *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons),

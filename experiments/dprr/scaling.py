@@ -16,6 +16,7 @@ from experiments import _runner
 from experiments._sides import clock
 from experiments.dprr.cells import (
     COMPARED,
+    RR_NODES,
     Settings,
     Variant,
     data_of,
@@ -34,7 +35,7 @@ from ldp_jax.learning import graph_training, models, training
 
 NAME = "dprr_scaling"
 EPSILON = 1.0
-GRAPHS, RR_NODES = 200, 1000
+GRAPHS = 200
 """Of a set of graphs, where the configuration does not say."""
 GAMMAS = (0.25, 0.5, 0.75, 1.0)
 NODES = (1000, 2000, 3000, 4000)

@@ -71,7 +71,6 @@ MISTAKES = {
     "dprr --datasets communities --rr-nodes 1": ("--rr-nodes 1: 0 graphs",),
     "dprr --mechanisms nobody": ("--mechanisms: no nobody",),
     "dprr --rr-nodes -1": ("--rr-nodes must be at least 0",),
-    "dprr --mechanisms rr": ("--mechanisms rr reports dense graphs: give --rr-nodes",),
     "dprr --datasets communities --parts degrees --mechanisms sizes": (
         "--mechanisms: degrees are compared of",
     ),

@@ -92,6 +92,16 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
     assert "lists of public users" not in notes[name.format("")]
 
 
+def test_only_large_graphs_are_kept_from_randomised_response(config, monkeypatch):
+    config = dataclasses.replace(config, mechanisms=("rr",), rr_nodes=0)
+    assert len(accuracy.plan(config)) > 0
+    monkeypatch.setattr(dprr_cells, "RR_NODES", 10)
+    asked = "stars_and_cycles has one of 15 nodes: give --rr-nodes 10"
+    for parts in ("accuracy", "degrees"):
+        with pytest.raises(_runner.UsageError, match=asked):
+            dprr.main(dataclasses.replace(config, parts=(parts,)))
+
+
 @pytest.mark.slow
 def test_it_keeps_the_contract(config):
     """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is
