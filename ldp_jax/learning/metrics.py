@@ -173,6 +173,8 @@ def micro_f1(
 ) -> Float[Array, ""]:
     """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 
+    A NaN predicts no label.
+
     >>> float(
     ...     micro_f1(
     ...         jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])
