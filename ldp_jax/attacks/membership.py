@@ -44,7 +44,8 @@ def log_odds(
 
     ``answers`` are float [..., n, classes], of at least two classes, and ``labels`` integers [n].
     ``outputs`` says whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24
-    from 0 and 1.
+    from 0 and 1. ``ValueError`` for one that is read as the other, and for several labels a node,
+    whose probabilities do not sum to 1.
 
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
@@ -62,8 +63,8 @@ def log_odds(
     validate.ids(classes, labels=labels)
     own = np.arange(classes) == labels[:, None]
     least = answers.min()
+    sums = answers.sum(-1)
     if outputs == "logits":
-        sums = answers.sum(-1)
         require(
             least < 0 or not np.allclose(sums, 1.0, rtol=0.0, atol=1e-4),
             "answers must be logits, and are probabilities: outputs='softmax' reads them",
@@ -73,6 +74,11 @@ def log_odds(
     most = answers.max()
     require(
         least >= 0 and most <= 1 + 1e-5, f"answers must be probabilities, got {least} to {most}"
+    )
+    require(
+        np.allclose(sums, 1.0, rtol=0.0, atol=0.01),  # of 16 bits, or of three digits
+        "answers must be probabilities of one class each, which sum to 1, "
+        f"got sums of {sums.min():g} to {sums.max():g}",
     )
     right = np.maximum((answers * own).sum(-1), 2.0**-24)
     wrong = np.maximum((answers * ~own).sum(-1), 2.0**-24)

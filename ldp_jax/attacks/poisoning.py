@@ -19,13 +19,14 @@ from typing_extensions import TypeAliasType
 
 from ldp_jax.attacks._result import Poisoning
 from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.mechanism import HasCoordinates, Mechanism, privatize
+from ldp_jax.core.mechanism import HasCoordinates, Mechanism, check_single, privatize
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset, as_records
 from ldp_jax.core.types import Array, PRNGKey, Report, Values
 from ldp_jax.core.validate import require
 from ldp_jax.edges import count_neighbours
 from ldp_jax.servers import Ask, ClassQuestion, CountQuestion, Users
+from ldp_jax.servers.parts.records import each_user
 
 Liars = TypeAliasType("Liars", Bool[np.ndarray, " n"])
 """Who lies, of n users."""
@@ -62,10 +63,13 @@ def choose_liars(
 def leverage(mechanism: Mechanism) -> float:
     """How much further apart two reports of a number may be than two records; 1 without privacy.
 
+    ``ValueError`` for a stack of mechanisms, and as in :func:`lying_reports`.
+
     >>> from ldp_jax.features import Piecewise
     >>> [round(leverage(Piecewise(epsilon)), 2) for epsilon in (0.5, 1.0, 4.0)]
     [8.04, 4.08, 1.31]
     """
+    check_single(mechanism)
     reports = np.asarray(_estimates(mechanism, _ends(mechanism.codomain())))
     records = np.asarray(mechanism.domain().extremes(), np.float64)
     return float(np.ptp(reports) / np.ptp(records))
@@ -83,8 +87,9 @@ def lying_reports(
 
     Args:
       key: of the liars.
-      mechanism: that all were asked to report by; its codomain bounds the liars. ``ValueError``
-        where it has no ends, or is neither of numbers nor of numbers of coordinates.
+      mechanism: that all were asked to report by, with budgets of each user's own or one; its
+        codomain bounds the liars. ``ValueError`` where it has no ends, or is neither of numbers nor
+        of numbers of coordinates.
       reports: of all users as if they were honest.
       liars: who lies.
       lie: ``random``, or ``worst``: the report whose estimate is largest in the direction
@@ -108,10 +113,12 @@ def lying_reports(
     inner = space.inner if isinstance(space, (Product, Subset)) else space
     values = reports.values if sparse else reports
     ends = _ends(inner).astype(values.dtype)
+    ends = jnp.broadcast_to(ends, (len(values), ends.shape[-1]))  # of each user's own budget
+    user = jnp.arange(len(values)).reshape(-1, *(1,) * (values.ndim - 1))
     if lie == "random" and isinstance(inner, Interval):
-        made = random.uniform(key, values.shape, values.dtype, ends[0], ends[1])
+        made = random.uniform(key, values.shape, values.dtype, ends[user, 0], ends[user, 1])
     elif lie == "random":
-        made = ends[random.randint(key, values.shape, 0, len(ends))]
+        made = ends[user, random.randint(key, values.shape, 0, ends.shape[1])]
     else:
         wanted = (len(values), space.dim) if sparse else values.shape
         require(
@@ -124,17 +131,24 @@ def lying_reports(
             reports = _instead(reports, reports._replace(indices=indices), liars)
             towards = jnp.take_along_axis(towards, indices, 1)
         law = mechanism.coordinate(0) if isinstance(mechanism, HasCoordinates) else mechanism
-        made = ends[(towards[..., None] * _estimates(law, ends)).argmax(-1)]
+        found = each_user(_estimates, law, ends)[user]
+        made = ends[user, (towards[..., None] * found).argmax(-1)]
     return _instead(reports, reports._replace(values=made) if sparse else made, liars)
 
 
 def _ends(space: Reports) -> Array:
-    """Among these reports are those of the largest and of the smallest estimate."""
+    """Among these reports [K] are those of the largest and of the smallest estimate.
+
+    [n, 2] where each user has a budget of their own.
+    """
     if not isinstance(space, (Interval, Finite)):
         raise ValueError(
             f"mechanism must report numbers, or numbers of coordinates, got reports in {space}"
         )
-    ends = space.members() if isinstance(space, Finite) else jnp.array([space.lower, space.upper])
+    if isinstance(space, Finite):
+        ends = space.members()
+    else:
+        ends = jnp.stack(jnp.broadcast_arrays(space.lower, space.upper), -1)
     if not np.isfinite(np.asarray(ends)).all():
         raise ValueError(f"reports must have ends, or one liar is enough: clip those in {space}")
     return ends

@@ -104,6 +104,8 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     Scores(accuracy=0.6666666865348816, auc=1.0)
     """
     classes = outputs.shape[1]
+    accuracy = metrics.accuracy(outputs, labels)
+    labels = np.asarray(labels)
     areas = []
     # Areas are computed on the host: how many graphs a class has is no shape of a program.
     each = np.asarray(_log_odds(outputs))
@@ -113,7 +115,7 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
         if len(mine) and len(others):
             areas.append(float(metrics.auc(each[mine, c], each[others, c])))
     area = float(np.mean(areas)) if areas else float("nan")
-    return Scores(float(metrics.accuracy(outputs, labels)), area)
+    return Scores(float(accuracy), area)
 
 
 @jax.jit

@@ -176,7 +176,7 @@ def drop_inputs(
     :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are
     :func:`noisy_examples`, ``also`` those that are averaged and not trained on, of the validation
     nodes. ``steps``, K >= 0, may be traced; 0 is forward correction alone. ``rounded`` labels are
-    their largest class, as published.
+    their largest class, as published. ``ValueError`` for two reports of one node.
     """
     validate.require(
         isinstance(op, Operator),
@@ -191,6 +191,11 @@ def drop_inputs(
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))
             given = given.at[part.index].set(1.0)
             rows = rows.at[part.index].set(part.label)
+    reporters = [part.index for part in (train, also) if part is not None]
+    if all(map(validate.concrete, reporters)):
+        nodes = np.concatenate(reporters)
+        once = len(np.unique(nodes)) == len(nodes)
+        validate.require(once, "train and also must have one report a node, and some node has two")
     context = DropInputs(inputs, op, given, steps)
     averaged = _around(context, rows)[train.index]
     if rounded:

@@ -173,6 +173,8 @@ def micro_f1(
 ) -> Float[Array, ""]:
     """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 
+    A NaN predicts no label.
+
     >>> float(
     ...     micro_f1(
     ...         jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])
@@ -264,12 +266,17 @@ def ssim(
         total = jax.lax.reduce_window(values, 0.0, jax.lax.add, size, (1, 1, 1), "VALID")
         return total / count
 
+    def covariance(first, second):
+        return (mean(first * second) - mean(first) * mean(second)) * count / (count - 1)
+
     one = mean(images)
     other = mean(others)
-    unbiased = count / (count - 1)
-    spread_one = (mean(images**2) - one**2) * unbiased
-    spread_other = (mean(others**2) - other**2) * unbiased
-    together = (mean(images * others) - one * other) * unbiased
+    # Float32 has no digits left for the spread of pixels that are far from 0.
+    images = images - images.mean((1, 2), keepdims=True)
+    others = others - others.mean((1, 2), keepdims=True)
+    spread_one = covariance(images, images)
+    spread_other = covariance(others, others)
+    together = covariance(images, others)
 
     c1 = (0.01 * value_range) ** 2
     c2 = (0.03 * value_range) ** 2

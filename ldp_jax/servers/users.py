@@ -56,7 +56,7 @@ class Users:
     Attributes:
       records: [n, ...] in the mechanism's domain, or what becomes dense a few rows at a time (a
         ``Dataset``, a ``np.memmap``), or rows of a classifier.
-      labels: int [n].
+      labels: int [n]; -1 of users whose class is unknown, who cannot be asked for it.
       lists: an undirected graph, a set of graphs, or an :class:`~ldp_jax.edges.Population`.
       public: bool [n], users whose data the server knows, whom :meth:`shuffled` leaves as they
         are. By default there are none. A server asks them only where its question does.
@@ -89,8 +89,9 @@ class Users:
         alike = len(set(sizes.values())) == 1
         validate.require(alike, f"fields must be of the same users, got {shown}")
         for name in ("public", "liars"):
-            if getattr(self, name) is not None:
-                validate.mask(self.num_users, **{name: getattr(self, name)})
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, validate.mask(self.num_users, **{name: given}))
 
     def _sizes(self) -> dict[str, int]:
         sizes = {}
@@ -125,9 +126,15 @@ class Users:
         return question.exact()
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
-        """The answers of those who are asked; the values of others are 0."""
+        """The answers of those who are asked; the values of others are 0.
+
+        ``ValueError`` for a label that is asked for and unknown (-1), and for labels of which one
+        is NaN.
+        """
         asked = np.asarray(question.asked)
         held = self.only(question.cost())
+        if held.labels is not None:
+            validate.known(held.labels, asked)
         if isinstance(question, AnswersAll):
             values = question.answer_all(key, held)
         else:
@@ -200,12 +207,17 @@ class Users:
     def shuffled(self, key: PRNGKey) -> "Users":
         """The permuted control.
 
-        Private users report on data that are dealt out among them at random.
+        Private users report on data that are dealt out among them at random; where lists are within
+        the graphs of a set, among those of each graph.
         """
         validate.threefry(key)
         holder = np.arange(self.num_users)
         private = holder if self.public is None else np.flatnonzero(~self.public)
-        holder[private] = np.asarray(random.permutation(key, private))
+        dealt_out = np.asarray(random.permutation(key, private))
+        if self.lists is not None:  # users are in the order of their graphs
+            graph = np.asarray(self.lists.group)[dealt_out]
+            dealt_out = dealt_out[np.argsort(graph, kind="stable")]
+        holder[private] = dealt_out
         fields: dict[str, Any] = {}
         if self.records is not None:
             fields["records"] = of_records.taken(self.records, holder)

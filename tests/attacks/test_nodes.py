@@ -104,9 +104,11 @@ def test_embeddings_give_images_away_and_noise_does_not():
     assert str(found).startswith("inversion minus public mean: MSE -0.")
 
 
+@pytest.mark.parametrize("least", [0.0, 1000.0])
 @pytest.mark.parametrize("window", [3, 7])
-def test_similarity_of_images_is_the_mean_over_windows(window):
-    images = np.random.default_rng(0).random((2, 3, 9, 8)).astype(np.float32)
+def test_similarity_of_images_is_the_mean_over_windows(window, least):
+    """Also of pixels far from 0, whose squares have no digits left for their spread."""
+    images = (least + np.random.default_rng(0).random((2, 3, 9, 8))).astype(np.float32)
     views = np.lib.stride_tricks.sliding_window_view(images, (window, window), (2, 3))
     a, b = views.reshape(2, 3, -1, window**2).astype(float)
     mean_a = a.mean(-1)

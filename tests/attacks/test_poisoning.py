@@ -15,6 +15,7 @@ from ldp_jax.attacks import poisoning
 from ldp_jax.core.mechanism import mechanism, static
 from ldp_jax.core.spaces import Interval
 from ldp_jax.features import (
+    Duchi,
     GeneralizedRR,
     GridSquareWave,
     Laplace,
@@ -392,6 +393,27 @@ def test_the_worst_lie_about_a_record_is_its_largest_report(mechanism, shape):
     largest = poisoning.leverage(Piecewise(1.0)) * np.prod(shape) / 5
     np.testing.assert_allclose(found[malicious.liars], largest, rtol=1e-6)
     assert (found[~malicious.liars] < largest).all()
+
+
+@pytest.mark.parametrize("make", [Piecewise, Duchi, lambda e: MultiPiecewise(e, 6, 2)])
+@pytest.mark.parametrize("lie", ["random", "worst"])
+def test_liars_of_personal_budgets_lie_within_their_own(make, lie):
+    """The worst lie of each is that of the same users with one budget."""
+    budgets = np.array([0.5, 1.0, 4.0], np.float32)
+    made = make(budgets)
+    shape = (3, 6) if made.domain().typical().shape else (3,)
+    towards = np.ones(shape, np.float32) * np.array([1, -1, 1]).reshape(3, *(1,) * (len(shape) - 1))
+    honest = jax.vmap(make(1.0).privatize)(jax.random.split(jax.random.key(0), 3), jnp.zeros(shape))
+    everybody = np.ones(3, bool)
+    lies = []
+    for asked in (made, *map(make, budgets.tolist())):
+        key = jax.random.key(1)
+        sent = poisoning.lying_reports(key, asked, honest, everybody, lie, towards)
+        lies.append(np.asarray(jax.tree.leaves(sent)[-1]))
+    for user, alone in enumerate(lies[1:]):
+        np.testing.assert_allclose(lies[0][user], alone[user], rtol=1e-6)
+    with pytest.raises(ValueError, match="holds a stack"):
+        poisoning.leverage(made)
 
 
 def test_a_lie_about_an_unknown_question_is_refused():

@@ -135,6 +135,7 @@ REFUSED = [
         "side must be finite numbers",
     ),
     (lambda: attacks.log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers"),
+    (lambda: attacks.log_odds([[0.5, 0.9]], [1], outputs="softmax"), "which sum to 1, got sums"),
     (lambda: attacks.log_odds([[0.0, 1.0], [0.9, 0.1]], [1, 0]), "answers must be logits"),
     (lambda: shadows(x=X[:-1]), "x and labels"),
     (lambda: shadows(labels=np.arange(N)), "label of train"),

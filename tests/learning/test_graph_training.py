@@ -188,6 +188,12 @@ def test_batches_weigh_their_graphs_alike_and_free_places_nothing():
     assert min(abs(float(fitted.losses[0]) - mean) for mean in orders) < 1e-5
 
 
+@pytest.mark.usefixtures("untyped")
+def test_labels_of_scores_may_be_a_list():
+    outputs = jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]])
+    assert scores(outputs, [0, 1, 0]) == scores(outputs, np.array([0, 1, 0]))
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_scores_are_those_of_scikit_learn(classes):
     """Of log-odds in float64: the softmax of a sure model would be 0 or 1."""

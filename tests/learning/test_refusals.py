@@ -37,6 +37,7 @@ LINEAR = linear(3)
 RESPONSE = GeneralizedRR(1.0, 3)
 EMPTY = Examples(*(part[:0] for part in TRAIN))
 BEYOND = NOISY._replace(index=NOISY.index + 9)
+TWICE = NOISY._replace(index=NOISY.index // 2)
 OP = operator(GRAPH)
 ONE_OUTPUT = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
 FITTED = training.Fitted({}, *np.zeros((5, 0)))._replace(epoch=np.int32(0))
@@ -124,6 +125,8 @@ REFUSED = [
     (lambda: label_training.drop_inputs(None, OP, NOISY, 1.5), "steps must be"),
     (lambda: label_training.drop_inputs(None, 3, NOISY, 1), "op must be"),
     (lambda: label_training.drop_inputs(None, OP, NOISY, 1, also=BEYOND), "index of also must be"),
+    (lambda: label_training.drop_inputs(None, OP, NOISY, 1, also=NOISY), "one report a node"),
+    (lambda: label_training.drop_inputs(None, OP, TWICE, 1), "some node has two"),
     (lambda: noisy(BEYOND), "index of train must be in"),
     (lambda: noisy(NOISY._replace(label=NOISY.label[:, :2])), "label of train must have a column"),
     (lambda: noisy(NOISY._replace(keep=np.full(4, 0.25, np.float32))), "keep of train must be in"),

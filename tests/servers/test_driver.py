@@ -25,13 +25,14 @@ from ldp_jax.accounting.ledger import BudgetExceededError
 from ldp_jax.accounting.statement import RECORD_AND_BIT, Cost, Role, Statement
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.edges import Population, count_neighbours, ownership
+from ldp_jax.edges import Population, RandomizedResponse, count_neighbours, ownership
 from ldp_jax.features import Discrete, GeneralizedRR, Laplace, LaplaceVector
 from ldp_jax.graph import graphs
 from ldp_jax.servers import (
     Answers,
     Ask,
     CountQuestion,
+    ListServer,
     ReportServer,
     RoundsServer,
     Share,
@@ -50,6 +51,7 @@ from tests.servers.example_protocol import CLASSES, ClassesThenCounts
 N = 240
 EPSILON = 1.0
 SERVER = ClassesThenCounts(N, EPSILON)
+_NO_EDGES = {"senders": np.zeros(0, np.int32), "receivers": np.zeros(0, np.int32)}
 
 
 @pytest.fixture(scope="module")
@@ -430,6 +432,29 @@ def test_what_users_hold_is_in_no_text(data):
         Users()
 
 
+@untyped
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        ([0, 1, -1, 1], "known, and some are -1"),
+        ([0, 1, 5, 1], "1 of 3 records do not"),
+        ([0.0, 1.0, 0.5, 1.0], "1 of 3 records do not"),
+    ],
+)
+def test_labels_that_a_mechanism_would_clip_are_refused_where_they_are_asked_for(labels, why):
+    """An unknown class would count as the first one, and a further one as the last."""
+    users = Users(labels=labels, public=[False, False, False, True])
+    assert users.shuffled(jax.random.key(0)).num_users == 4
+    ask = lambda *who: Ask(GeneralizedRR(20.0, 2), np.isin(np.arange(4), who), of="label")
+    for held in (users, users.exact()):
+        with pytest.raises(ValueError, match=why):
+            held.answer(jax.random.key(0), held.put(ask(0, 1, 2)))
+        found = held.answer(jax.random.key(0), held.put(ask(0, 1, 3)))
+        assert found.values.tolist() == [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="masked, missing or NaN"):  # whoever is asked
+        Users(labels=[0.0, 1.0, np.nan, 1.0]).answer(jax.random.key(0), ask(0, 1))
+
+
 def test_a_role_of_some_users_is_kept_to(users):
     some = np.arange(N) < 10
 
@@ -468,6 +493,33 @@ def test_shuffled_users_hold_all_that_one_other_user_held(seed):
     friends = lambda lists, user: set(lists.senders[lists.receivers == user].tolist())
     for user in range(n):
         assert friends(found.lists, user) == friends(users.lists, holder[user]) - {user}
+
+
+@pytest.mark.parametrize("some_public", [False, True])
+def test_lists_within_the_graphs_of_a_set_are_dealt_out_within_each(some_public):
+    """The graph of shuffled users has no self-loop, no edge twice and none between two graphs."""
+    sizes = [12, 5, 30, 1]
+    group = np.repeat(np.arange(4), sizes)
+    pairs = np.stack(np.triu_indices(len(group), 1), 1)
+    pairs = pairs[group[pairs[:, 0]] == group[pairs[:, 1]]]
+    rng = np.random.default_rng(0)
+    pairs = pairs[rng.random(len(pairs)) < 0.4]
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    nothing = np.zeros(4, int)
+    held = graphs.GraphSet.from_edges(both[:, 0], both[:, 1], group, nothing)
+    public = (rng.random(len(group)) < 0.3) & some_public
+    users = Users(records=np.arange(len(group)), lists=held, public=public)
+    dealt = users.shuffled(jax.random.key(0))
+    holder = np.asarray(dealt.records)
+    assert (holder != np.arange(len(group))).any()
+    assert (group[holder] == group).all()
+    assert (holder[public] == np.flatnonzero(public)).all()
+    server = ListServer(RandomizedResponse(20.0), dataclasses.replace(held, **_NO_EDGES))
+    found = simulate(jax.random.key(1), server, dealt).value.graph
+    ends = np.stack([found.senders, found.receivers], 1)
+    assert len(np.unique(ends, axis=0)) == len(ends) > 0.8 * len(both)
+    assert (ends[:, 0] != ends[:, 1]).all()
+    assert (group[ends[:, 0]] == group[ends[:, 1]]).all()
 
 
 def test_records_of_every_form_are_shuffled_cut_and_stood_in_for():
