@@ -2,8 +2,9 @@
 
 True pairs are a Bernoulli each. For N others, each reported with probability a, a Poisson number
 (mean -N log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped. Every one
-is then hit with probability exactly a, independently of the rest. From a = 1/2 on they are asked one by one:
-at 1 no number of draws is enough. Nothing else is as large as the square of the number of users.
+is then hit with probability exactly a, independently of the rest. Above a = 1/2 they are asked one
+by one: at 1 no number of draws is enough. Nothing else is as large as the square of the number of
+users.
 """
 
 import dataclasses
@@ -307,7 +308,8 @@ def _block(
     drawn = np.repeat(whose, count) + each_below(place_key, others)
     if dense.any():
         owner = np.repeat(np.arange(len(dense)), np.where(dense, np.maximum(owned - degree, 0), 0))
-        added = happens(listed_key, add[owner], 1 - add[owner])
+        chance = add[owner]
+        added = happens(listed_key, chance, np.subtract(1, chance, dtype=np.float32))
         drawn = np.concatenate([drawn, (whose[owner] + ordinal(owner))[added]])
     drawn.sort(kind="stable")
     fresh = np.append(True, drawn[1:] != drawn[:-1])
