@@ -306,8 +306,10 @@ def any_two(adjacency: str) -> str:
 
 _ORIGIN = re.compile(r"within distance \S+ of the origin")
 _FEWER = (
-    "differ", "adjacent", "neighbouring", "each other", "one another", "apart", "close", "near",
-    "distance", "similar", "between", "consecutive", "follow", "except", "but for", "same record",
+    "differ", "adjacent", "neighbouring", "neighboring", "adjoining", "each other", "one another",
+    "apart", "away", "close", "near", "distance", "within", "up to", "similar", "equal", "agree",
+    "share", "between", "consecutive", "success", "follow", "except", "but for", "same record",
+    "with the same",
 )  # fmt: skip
 """Words by which an adjacency compares some inputs alone."""
 

@@ -21,6 +21,7 @@ numbers up to 2e-5, by fused roundings.
 """
 
 import abc
+import dataclasses
 import math
 from fractions import Fraction
 from functools import partial
@@ -72,6 +73,7 @@ __all__ = [
     "Numeric",
     "Randomizer",
     "WordRuns",
+    "check_derived",
     "check_epsilon",
     "check_single",
     "largest",
@@ -411,6 +413,21 @@ def check_budget(mechanism: Any) -> None:
     check_single(mechanism)
     if _concrete(mechanism):
         mechanism.guarantee()
+
+
+def check_derived(mechanism: Any, name: str) -> None:
+    """Refuse concrete leaves in a field that the constructor does not make of the parameters.
+
+    ``tree.map`` changes both, and the law of both together is not what the budget promises.
+    """
+    made = dataclasses.replace(mechanism)
+    trees = (getattr(one, name) for one in (mechanism, made))
+    for found, wanted in zip(*map(jax.tree.leaves, trees), strict=True):
+        validate.require(
+            not validate.concrete(found) or np.allclose(found, wanted, 1e-5, 1e-6),
+            f"{name} must be what {type(mechanism).__name__} makes of its parameters: change these "
+            "by dataclasses.replace, not the leaves of the tree",
+        )
 
 
 def privacy_loss(mechanism: HasDensity[R_, Y_], y: Y_, x: R_, x_other: R_) -> Array:

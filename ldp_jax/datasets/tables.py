@@ -192,6 +192,10 @@ def read_records(
         expect(found[name] < 2, f"column {name!r} is there twice")
     there = lambda name: found[name] == 1
 
+    # True and 1 are one name to Python, and two to pandas.
+    _, rows = table.index.reindex(names)
+    lost = 0 if rows is None else len(users) - strangers - (rows >= 0).sum()
+    expect(not lost, f"{lost} rows are of users whose names are of another type among the nodes")
     table = table.reindex(names)
     of = lambda name: lambda holds, fault: expect(holds, f"column {name!r} {fault}")
     complete = missing == "refuse"

@@ -2,8 +2,9 @@
 
 True pairs are a Bernoulli each. For N others, each reported with probability a, a Poisson number
 (mean -N log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped. Every one
-is then hit with probability exactly a, independently of the rest. Nothing is ever as large as the
-square of the number of users.
+is then hit with probability exactly a, independently of the rest. Above a = 1/2 they are asked one
+by one: at 1 no number of draws is enough. Nothing else is as large as the square of the number of
+users.
 """
 
 import dataclasses
@@ -20,13 +21,14 @@ import numpy as np
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges import checks
-from ldp_jax.edges.draws import capacity, each_below, happens, poisson_counts
+from ldp_jax.edges.draws import capacity, each_below, happens, ordinal, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 if TYPE_CHECKING:
     from ldp_jax.edges.neighbour_lists import ListMechanism
 
 _BLOCK = 2**22  # pairs and users of one block, but for a user who has more alone
+_DENSE = 0.5  # the probability above which pairs that are not true are asked one by one
 _AT_ONCE = 4  # blocks in work: NumPy sorts and searches on one core a thread
 
 
@@ -274,7 +276,7 @@ def _block(
     where it is not that of the owned pairs.
     """
     length = stop - start
-    rate_key, count_key, keep_key, place_key = random_words.split(key, 4)
+    rate_key, count_key, keep_key, place_key, listed_key = random_words.split(key, 5)
     half = m.reporting != "full"
 
     def fill(array: np.ndarray, value: int = 0) -> np.ndarray:
@@ -289,7 +291,10 @@ def _block(
     else:
         noisy, keep, drop, add = _rates(rate_key, part, mine, fill(counted), False)
     owned = universe(mine, half)
-    count = poisson_counts(count_key, np.asarray(_means(owned, degree, add)))
+    add = np.asarray(add)
+    dense = add > _DENSE
+    means = _means(owned, degree, np.where(dense, np.float32(0), add))
+    count = poisson_counts(count_key, np.asarray(means))
 
     before = int(made.degree[:start].sum(dtype=np.int64))
     each = partial(np.repeat, repeats=degree)  # what is a user's, for each true pair
@@ -301,6 +306,11 @@ def _block(
     # The drawn numbers say, plus ``width`` times the user, which of the pairs that are not true.
     others = np.repeat(np.maximum(owned - degree, 1), count)
     drawn = np.repeat(whose, count) + each_below(place_key, others)
+    if dense.any():
+        owner = np.repeat(np.arange(len(dense)), np.where(dense, np.maximum(owned - degree, 0), 0))
+        chance = add[owner]
+        added = happens(listed_key, chance, np.subtract(1, chance, dtype=np.float32))
+        drawn = np.concatenate([drawn, (whose[owner] + ordinal(owner))[added]])
     drawn.sort(kind="stable")
     fresh = np.append(True, drawn[1:] != drawn[:-1])
     drawn = drawn[fresh[: len(drawn)]]

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate, whole_noise
-from ldp_jax.core.mechanism import WordRuns
+from ldp_jax.core.mechanism import WordRuns, check_derived
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
 from ldp_jax.edges import checks
@@ -237,6 +237,7 @@ class NeighbourCounts(OnLists):
 
     def guarantee(self) -> Guarantee:
         """epsilon per bit of a list."""
+        check_derived(self, "thresholds")
         return dataclasses.replace(super().guarantee(), arithmetic="exact")
 
 

@@ -16,6 +16,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.mechanism import (
+    check_derived,
     check_epsilon,
     check_single,
     largest,
@@ -205,6 +206,7 @@ class _OnCaps(abc.ABC):
         """epsilon per record; the largest of a stack."""
         epsilon = largest(self.epsilon)
         check_epsilon(epsilon, _LARGEST)
+        check_derived(self, "cap")
         return Guarantee(
             epsilon,
             adjacency=f"any two vectors of length at most {self.radius:g}",

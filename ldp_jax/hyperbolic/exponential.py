@@ -14,7 +14,13 @@ from numpy.polynomial import legendre
 from ldp_jax.accounting.guarantee import Guarantee, metric
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.float32 import matmul
-from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
+from ldp_jax.core.mechanism import (
+    check_derived,
+    check_epsilon,
+    check_single,
+    largest,
+    one_record,
+)
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.rounding import rounded_up
@@ -235,6 +241,7 @@ class HyperbolicExponential:
     def guarantee(self) -> Guarantee:
         """epsilon per record; the largest of a stack."""
         self._check()
+        check_derived(self, "rim")
         return Guarantee(
             largest(self.epsilon),
             adjacency=f"any two points within distance {one(radius=self.radius):g} of the origin",

@@ -85,7 +85,13 @@ def test_adjacent_records_alone_need_the_clones_of_all():
     step = proved(1.0, adjacency="two hours that follow each other")
     # A report of any two records: both together are still about adjacent ones.
     beside = proved(1e-9)
-    others = ("any two hours that follow each other", WORDS[LABEL], "any two adjacent hours")
+    others = (
+        *("any two hours that follow each other", WORDS[LABEL], "any two adjacent hours"),
+        *("any two neighboring hours", "any two adjoining hours", "any two successive hours"),
+        *("any two hours one step away", "any two hours within 1", "any two hours up to 1 apart"),
+        *("any two records with the same class", "any two records that share a class"),
+        *("any two records that agree in their class", "any two records of equal age"),
+    )
     for least in (
         step,
         composition.sampled(step, 1, 2),

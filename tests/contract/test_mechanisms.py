@@ -16,6 +16,7 @@ from ldp_jax.core import random_words, spaces
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import Analytic, Numeric, Worded
 from ldp_jax.core.spaces import Ball, Box, Finite
+from ldp_jax.edges import NeighbourCounts
 from ldp_jax.verification import _programs, cases, empirical, statistics
 from ldp_jax.verification.cases import EPSILONS
 from tests.contract import checks
@@ -553,3 +554,19 @@ def test_entry_points_check_what_was_not_constructed(name):
             broken.guarantee()
     with pytest.raises(ValueError, match=words):
         protocol.privatize(jax.random.key(0), bad, x)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        *(cases.CASES[name].make(4.0) for name in (*ON_THE_BALL, "HyperbolicExponential")),
+        NeighbourCounts(1.0, num_groups=2),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_leaves_beside_those_of_their_parameters_promise_nothing(m):
+    """Halved leaves are other caps, rims and tables than those of half the budget."""
+    assert jax.tree.map(jnp.asarray, m).guarantee() == m.guarantee()
+    halved = jax.tree.map(lambda leaf: leaf // 2 if np.ndim(leaf) > 1 else leaf / 2, m)
+    with pytest.raises(ValueError, match=r"(cap|rim|thresholds) must be what .* makes of its"):
+        halved.guarantee()

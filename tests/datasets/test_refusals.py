@@ -236,6 +236,10 @@ REFUSED = {
         ({"categories": {"age": (1,)}}, "'age' is declared twice"),
         ({"nodes": ["ana", "bo", "cy"]}, "1 rows are of users that are not among the nodes"),
         ({"nodes": [*TABLE.index, "ana"]}, "nodes must be named once"),
+        (
+            {"table": TABLE[:2].reset_index(drop=True), "nodes": [True, False]},  # 1 and 0
+            "2 rows are of users whose names are of another type",
+        ),
         ({"nodes": {*TABLE.index}}, "nodes must be in the order of the graph's nodes"),
         ({"numbers": {"age": (5, 5), "size": (0, 1)}}, "'size' is not.*'age'.*lower < upper"),
         ({"numbers": {"age": (20, 60)}}, r"'age' must be within its declared bounds \(20, 60\)"),

@@ -1,5 +1,6 @@
 """Whole graphs: what exceptions say, and how many programs there are."""
 
+import dataclasses
 import itertools
 import logging
 
@@ -11,16 +12,19 @@ import pytest
 
 from ldp_jax import servers
 from ldp_jax.core.mechanism import mechanism, static
+from ldp_jax.core.spaces import Finite
 from ldp_jax.edges import (
     DPRR,
     ListReport,
     LocalLap,
+    NoisyDegree,
     RandomizedResponse,
     privatize_graph,
 )
 from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
+from ldp_jax.verification.graphs import matches_graphs
 
 
 def refused(graph, m, memory, **options):
@@ -122,6 +126,30 @@ def test_what_a_server_takes_need_not_hold_a_degree():
     noisy = privatize_graph(jax.random.key(0), graph, BitsAlone(40.0, reporting="half"))
     assert graphs.to_edges(noisy.graph).tolist() == [[0, 1], [1, 2]]
     assert np.isnan(noisy.degree).all()
+
+
+@mechanism
+class RandomList(NoisyDegree):
+    """A list of about as many random users as the noisy degree says: all of them at n - 1."""
+
+    def bit_rates(self, noisy, owned):
+        share = jnp.clip(noisy / jnp.maximum(owned, 1), 0.0, 1.0)
+        return share, 1 - share, share
+
+    def codomain(self, own=0):
+        return dataclasses.replace(super().codomain(own), bit=Finite((0.0, 1.0)))
+
+
+@pytest.mark.parametrize("reporting", ["full", "half"])
+def test_pairs_that_are_no_edges_may_be_reported_with_any_probability(reporting):
+    """A noisy degree of n - 1 raised an error, which the true degree decides."""
+    m = RandomList(1.0, n=4, reporting=reporting)
+    assert matches_graphs(m, jax.random.key(0), trials=10_000, significance=1e-6).fits
+    for key in jax.random.split(jax.random.key(1), 4):
+        noisy = privatize_graph(key, graphs.from_edges([], 9), RandomList(0.01), reporting="full")
+        told = np.bincount(noisy.graph.receivers, minlength=9)
+        assert (told[noisy.degree == 8] == 8).all()
+        assert (told[noisy.degree == 0] == 0).all()
 
 
 @mechanism
