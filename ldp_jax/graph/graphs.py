@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float, Int
 
-from ldp_jax.core.types import Graph, Numbers
+from ldp_jax.core.types import AnyArray, Graph, Numbers
 from ldp_jax.core.validate import (
     complete,
     first_fraction,
@@ -239,7 +239,7 @@ def num_nodes(graph: jraph.GraphsTuple) -> int:
     return int(np.sum(np.asarray(as_graph(graph).n_node)))
 
 
-def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Array, " n"]:
+def degree(receivers: Int[AnyArray, " m"], num_nodes: int) -> Float[Array, " n"]:
     """The number of edges that end at each node; float32 [num_nodes], traced or not."""
     import jax.numpy as jnp
 

@@ -20,7 +20,7 @@ from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
 from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
@@ -175,7 +175,7 @@ def _of_reporters(estimates: Array, reported: Array | None) -> Array:
 
 
 def _columns(
-    mechanism: Mechanism, reports: Report, reported: Array | np.ndarray | None
+    mechanism: Mechanism, reports: Report, reported: AnyArray | None
 ) -> Callable[..., Array]:
     """A function of ``start`` and ``width`` that gives some columns of the estimates."""
     if isinstance(mechanism, HasColumns):
@@ -192,7 +192,7 @@ def propagate(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    reported: Bool[Array | np.ndarray, " n"] | None = None,
+    reported: Bool[AnyArray, " n"] | None = None,
 ) -> Float[Array, "n d"]:
     """Personalized PageRank Z [n, d] of the estimates, by blocks of columns.
 
@@ -226,7 +226,7 @@ def propagate_blocks(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    reported: Bool[Array | np.ndarray, " n"] | None = None,
+    reported: Bool[AnyArray, " n"] | None = None,
     start: int = 0,
 ) -> Iterator[tuple[int, Float[Array, "n width"]]]:
     """The columns of :func:`propagate` some at a time, each with the first one's number.

@@ -129,7 +129,7 @@ class StarQuestion(NoisyNumber):
       round: the number of the question on the wire.
     """
 
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
     bound: int
     epsilon: float
     k: int = static(default=2)

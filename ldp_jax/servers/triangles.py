@@ -42,7 +42,7 @@ from jaxtyping import Bool, Float, Int, UInt32
 from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.deployment import Triangles
 from ldp_jax.edges import NeighbourList, ownership
 from ldp_jax.edges.lists import to_bits
@@ -77,9 +77,9 @@ class TriangleQuestion(NoisyNumber):
       round: the number of the question on the wire.
     """
 
-    linked: UInt32[Array | np.ndarray, "n words"]
-    known: Bool[Array | np.ndarray, " n"]
-    asked: Bool[Array | np.ndarray, " n"]
+    linked: UInt32[AnyArray, "n words"]
+    known: Bool[AnyArray, " n"]
+    asked: Bool[AnyArray, " n"]
     flip: Scalar
     bound: Scalar
     epsilon: float
@@ -159,7 +159,7 @@ class TrianglesAsked:
     """
 
     question: CountQuestion | PairsQuestion | TriangleQuestion
-    columns: Int[Array | np.ndarray, " some"]
+    columns: Int[AnyArray, " some"]
     bound: int
 
 
