@@ -56,9 +56,7 @@ class NoisyExamples(NamedTuple):
 
 
 @implicit_promotion()
-def noisy_examples(
-    mechanism: Discrete, index: Numbers | tuple, reports: Numbers | tuple
-) -> NoisyExamples:
+def noisy_examples(mechanism: Discrete, index: Numbers, reports: Numbers) -> NoisyExamples:
     """Make examples of the reports of a randomised response, one a row; they may be traced.
 
     ``ValueError`` for a mechanism that does not keep each category with one probability and take

@@ -73,9 +73,8 @@ class Embedding(NamedTuple):
 
 
 def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scalar) -> None:
-    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha, tol=tol)
     validate.in_range(0.0, 1.0, r=r)
-    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
     validate.require(op.num_nodes == n, f"x must have a row for each of {op.num_nodes} nodes", n)
 
 
