@@ -44,6 +44,7 @@ from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.deployment import Triangles
+from ldp_jax.deployment.wire import checked_round
 from ldp_jax.edges import NeighbourList, ownership
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import flip_rate
@@ -214,7 +215,7 @@ class TriangleServer:
     round: int = 0
 
     def __post_init__(self) -> None:
-        validate.whole(0, 2**32 - 1, round=self.round)
+        checked_round(self.round)
         check_bound(self.num_users, self.epsilon, self.bound, self.epsilon_degree, 2)
         self.statement()
         needed = self.num_users**2 / 8
