@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, runtime_checkable
 
+from typing_extensions import TypeAliasType
+
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import (
     RECORD,
@@ -32,6 +34,11 @@ __all__ = ["BudgetExceededError", "Ledger", "Release"]
 
 __dir__ = lambda: __all__
 
+
+Budgets = TypeAliasType("Budgets", float | Budget | Sequence[Budget] | None)
+"""The most that releases may cost: a number, for a record's epsilon; a budget, or several, one a
+unit; None for a record of releases only.
+"""
 
 _SLACK = 1e-9  # relative; float64 sums of what was meant to add up to the budget
 
@@ -246,7 +253,7 @@ class Ledger(Public):
     release 'again' (epsilon 0.5) does not fit the budget per record
     """
 
-    budget: float | Budget | Sequence[Budget] | None = None
+    budget: Budgets = None
     releases: Sequence[Release] = ()
 
     KIND, VERSION = "ledger", 1

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.learning.models import Model, mlp
 from ldp_jax.learning.training import Objective, Settings, adam, fit
 
@@ -34,8 +34,8 @@ class Perceptron(NamedTuple):
 class Rows(NamedTuple):
     """Rows of known truth: 0 or 1, or numbers to reconstruct."""
 
-    features: Float[Array | np.ndarray, "*runs n k"]
-    truth: Float[Array | np.ndarray, "*runs n c"]
+    features: Float[AnyArray, "*runs n k"]
+    truth: Float[AnyArray, "*runs n c"]
 
 
 def _cross_entropy(outputs: Array, rows: Rows) -> Array:

@@ -22,7 +22,7 @@ from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import HasCoordinates, Mechanism, check_single, privatize
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset, as_records
-from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Report, Values
 from ldp_jax.core.validate import require
 from ldp_jax.edges import count_neighbours
 from ldp_jax.servers import Ask, ClassQuestion, CountQuestion, Users
@@ -253,7 +253,7 @@ def lying_counts(
     key: PRNGKey,
     noise: CountNoise,
     counts: Int[np.ndarray, "n groups"],
-    reports: Int[Array | np.ndarray, "n groups"],
+    reports: Int[AnyArray, "n groups"],
     liars: Liars,
     lie: CountLie,
     aimed: Int[np.ndarray, " n"],

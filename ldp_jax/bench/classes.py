@@ -13,7 +13,7 @@ from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.mechanism import Mechanism, check_single, mechanism, static
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import Box
-from ldp_jax.core.types import Array, PRNGKey, Record, Report
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import DenseRows, of_length_one
 from ldp_jax.servers.questions.question import Noiseless, User
@@ -71,7 +71,7 @@ class AskClass:
 
     classifier: DeviceClassifier
     mechanism: Mechanism
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
 
     def cost(self) -> Cost:
         """The guarantee of the mechanism, per record."""

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax
 
 from ldp_jax.core import random
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model, NodeInputs
@@ -48,7 +48,7 @@ def modelled(
     key: PRNGKey,
     model: Model,
     op: Operator,
-    rows: Float[Array | np.ndarray, "n d"],
+    rows: Float[AnyArray, "n d"],
     labels: Int[np.ndarray, " n"],
     classes: int,
 ) -> Float[np.ndarray, "n classes"]:

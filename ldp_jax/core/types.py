@@ -31,8 +31,8 @@ ArrayLike = TypeAliasType("ArrayLike", typing.ArrayLike)
 Numbers = TypeAliasType("Numbers", npt.ArrayLike | tuple)
 """What NumPy makes an array of: an array, a number, a list or tuple of them, or a table."""
 
-AnyArray = TypeAliasType("AnyArray", Array | np.ndarray)
-"""An array of the device or of the host."""
+AnyArray: TypeAlias = Array | np.ndarray
+"""An array of the device or of the host, also within jaxtyping's ``Float[AnyArray, "n d"]``."""
 
 Values = TypeAliasType("Values", ArrayLike | Sequence[Any])
 """Numbers, records or reports, alone or stacked: an array, what becomes one, or a tuple of

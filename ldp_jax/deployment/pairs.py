@@ -30,6 +30,7 @@ from ldp_jax.deployment.neighbours import (
     owners_to_bytes,
     ranked,
 )
+from ldp_jax.deployment.wire import checked_round
 
 _BLOCK = 2**22  # bits that are looked at together
 
@@ -64,7 +65,7 @@ class Pairs(NeighbourQuestion):
     def __post_init__(self) -> None:
         n = whole(1, 32 * MAX_NUMBERS, nodes=self.nodes)
         self._keep(
-            round=whole(0, WORDS - 1, round=self.round),
+            round=checked_round(self.round),
             nodes=n,
             epsilon=checked_epsilon(self.epsilon),
             owners=ranked(self.owners, n),

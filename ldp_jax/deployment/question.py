@@ -42,6 +42,7 @@ from ldp_jax.deployment.neighbours import (
     owners_to_bytes,
     ranked,
 )
+from ldp_jax.deployment.wire import checked_round
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +94,7 @@ class Question(NeighbourQuestion):
         rule = f"groups must be whole numbers [n] in [-1, {count}), one a node, -1 for none"
         require(listed and -1 <= groups.min() <= groups.max() < count, rule, groups)
         self._keep(
-            round=whole(0, WORDS - 1, round=self.round),
+            round=checked_round(self.round),
             groups=frozen(groups.astype(_kind(count))),
             num_groups=count,
             epsilon=checked_epsilon(self.epsilon),

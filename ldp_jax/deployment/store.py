@@ -20,8 +20,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from ldp_jax.accounting.guarantee import Budget, Guarantee, PipelineGuarantee
-from ldp_jax.accounting.ledger import HasGuarantee, Ledger
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.accounting.ledger import Budgets, HasGuarantee, Ledger
 from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.rounding import log_up
@@ -248,7 +248,7 @@ class ReportStore:
         self,
         name: str,
         release: Guarantee | PipelineGuarantee | HasGuarantee,
-        budget: float | Budget | Sequence[Budget] | None = None,
+        budget: Budgets = None,
     ) -> Ledger:
         """Write what a result spent, once: a server that begins anew writes it again at no cost.
 

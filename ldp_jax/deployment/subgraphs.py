@@ -46,6 +46,7 @@ from ldp_jax.deployment.neighbours import (
     ranked,
 )
 from ldp_jax.deployment.pairs import bits_of
+from ldp_jax.deployment.wire import checked_round
 
 _FINE = 16  # steps of a rounded number, for each unit of 1 / epsilon
 
@@ -80,7 +81,7 @@ class Subgraphs(NeighbourQuestion):
     def _check(self, n: int, least: int) -> None:
         """Check what all such questions have, for n nodes."""
         self._keep(
-            round=whole(0, WORDS - 1, round=self.round),
+            round=checked_round(self.round),
             bound=whole(least, n, bound=self.bound),
             epsilon=number(0.0, MAX_EPSILON, open_lower=True, epsilon=self.epsilon),
         )

@@ -15,13 +15,13 @@ from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.spaces import Finite, Interval, as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features._logs import log_mass
 
 _DOMAINS = {"grid": "any two numbers in [-1, 1]", "bins": "any two numbers in [0, 1]"}
 _STEP = 2.0**-23
 
-Words = Array | np.ndarray | np.integer | int
+Words = AnyArray | np.integer | int
 
 
 @pytree

@@ -5,19 +5,18 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, personal_alphabets, random, validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
+from ldp_jax.core.types import Array, Numbers, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.discrete import Discrete
 
 _FEW = 16  # classes of which alphabets of every size have a table
 
 
-def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
+def PersonalAlphabet(epsilon: Scalar, prior: Numbers) -> Discrete:
     """Report a class within one user's candidate set, the classes that public facts make likeliest.
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
@@ -76,7 +75,7 @@ class PersonalAlphabets:
     prior: Array
 
     @classmethod
-    def of(cls, epsilon: Scalar, prior: ArrayLike | tuple) -> "PersonalAlphabets":
+    def of(cls, epsilon: Scalar, prior: Numbers) -> "PersonalAlphabets":
         """The alphabets of users with public posteriors ``prior`` [n, C].
 
         :func:`~ldp_jax.features.alphabets`.

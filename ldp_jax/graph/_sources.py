@@ -22,6 +22,9 @@ _WEIGHTS = ("weight", "weights", "edge_weight", "edge_attr", "w")
 
 _NODES = "one of the nodes"
 
+Nodes = int | Iterable | None
+"""How many nodes there are, or their names; None where the source says."""
+
 
 @runtime_checkable
 class _Geometric(Protocol):
@@ -47,7 +50,7 @@ class _Source:
 
 
 def simple_edges(
-    source: object, nodes: int | Iterable | None, pairs_in: str | None, clean: bool
+    source: object, nodes: Nodes, pairs_in: str | None, clean: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Undirected edges [m, 2], each once, and names [n], as :func:`ldp_jax.graph.interop.read`."""
     validate.one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
@@ -122,7 +125,7 @@ def _simple(found: _Source, clean: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(edges, 1), found.names
 
 
-def _parse(source: Any, nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
+def _parse(source: Any, nodes: Nodes, pairs_in: str | None) -> _Source:
     if isinstance(source, (str, os.PathLike)):
         source = _files.opened(Path(source), _files.MAX_BYTES)
     if all(hasattr(source, part) for part in ("senders", "receivers", "n_node", "n_edge")):
@@ -183,7 +186,7 @@ def _weights(name: str, values: object, count: int) -> np.ndarray:
     return array
 
 
-def _parse_networkx(graph: "networkx.Graph", nodes: int | Iterable | None) -> _Source:
+def _parse_networkx(graph: "networkx.Graph", nodes: Nodes) -> _Source:
     nodes = _given_names(nodes, len(graph))
     names = _named(_in_order(graph.nodes) if nodes is None else nodes)
     number = {name: place for place, name in enumerate(names.tolist())}
@@ -199,9 +202,7 @@ def _parse_networkx(graph: "networkx.Graph", nodes: int | Iterable | None) -> _S
     return _Source(pairs, names, weights, graph.is_directed())
 
 
-def _parse_table(
-    table: "pandas.DataFrame", nodes: int | Iterable | None, pairs_in: str | None
-) -> _Source:
+def _parse_table(table: "pandas.DataFrame", nodes: Nodes, pairs_in: str | None) -> _Source:
     import pandas
 
     if isinstance(nodes, (int, np.integer)):
@@ -267,7 +268,7 @@ def _is_matrix(table: "pandas.DataFrame", pairs_in: str | None) -> bool:
     return False
 
 
-def _parse_array(edges: np.ndarray, nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
+def _parse_array(edges: np.ndarray, nodes: Nodes, pairs_in: str | None) -> _Source:
     if nodes is None:
         raise ValueError("nodes must say how many nodes an array of edges has, or their names")
     names = np.arange(nodes) if isinstance(nodes, (int, np.integer)) else _named(nodes)
@@ -303,9 +304,7 @@ def _parse_array(edges: np.ndarray, nodes: int | Iterable | None, pairs_in: str 
     return _Source(edges.astype(np.int64), names)
 
 
-def _numbered(
-    pairs: np.ndarray, n: int, nodes: int | Iterable | None, weights: Mapping[str, object]
-) -> _Source:
+def _numbered(pairs: np.ndarray, n: int, nodes: Nodes, weights: Mapping[str, object]) -> _Source:
     """The source of a library that numbers its nodes."""
     names = np.arange(n)
     nodes = _given_names(nodes, n)
@@ -321,7 +320,7 @@ def _numbered(
     return _Source(pairs.reshape(-1, 2).astype(np.int64), names, weights)
 
 
-def _given_names(nodes: int | Iterable | None, n: int) -> Iterable | None:
+def _given_names(nodes: Nodes, n: int) -> Iterable | None:
     """Names of nodes, where they are given, of a source that has n nodes."""
     if not isinstance(nodes, (int, np.integer)):
         return nodes

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float, Int
 
-from ldp_jax.core.types import Graph, Numbers
+from ldp_jax.core.types import AnyArray, Graph, Numbers
 from ldp_jax.core.validate import (
     complete,
     first_fraction,
@@ -98,7 +98,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
 
 
 def from_edges(
-    edges: Numbers | tuple, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
+    edges: Numbers, num_nodes: int, *, pairs_in: Literal["rows", "columns"] | None = None
 ) -> jraph.GraphsTuple:
     """Build an undirected graph from m pairs of nodes: 2m edges sorted by (receiver, sender).
 
@@ -135,7 +135,7 @@ def from_edges(
 
 
 def _pairs(
-    edges: Numbers | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None
+    edges: Numbers, num_nodes: int, pairs_in: Literal["rows", "columns"] | None
 ) -> np.ndarray:
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = complete(edges=edges)
@@ -185,9 +185,7 @@ def _row_of_each(matrix: scipy.sparse.csr_array) -> np.ndarray:
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
-def directed(
-    senders: Numbers | tuple, receivers: Numbers | tuple, num_nodes: int
-) -> jraph.GraphsTuple:
+def directed(senders: Numbers, receivers: Numbers, num_nodes: int) -> jraph.GraphsTuple:
     """Make a graph of directed edges, int32 [m], that are sorted by (receiver, sender) already.
 
     ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1), which 32 bits do not hold.
@@ -239,7 +237,7 @@ def num_nodes(graph: jraph.GraphsTuple) -> int:
     return int(np.sum(np.asarray(as_graph(graph).n_node)))
 
 
-def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Array, " n"]:
+def degree(receivers: Int[AnyArray, " m"], num_nodes: int) -> Float[Array, " n"]:
     """The number of edges that end at each node; float32 [num_nodes], traced or not."""
     import jax.numpy as jnp
 
@@ -360,7 +358,7 @@ def sorted_edges(
 
 
 def validate_symmetric(
-    graph: jraph.GraphsTuple, node_graph: Numbers | tuple | None = None
+    graph: jraph.GraphsTuple, node_graph: Numbers | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Check an undirected graph, or a set of them, with edges in any order; on the host.
 
@@ -423,10 +421,10 @@ class GraphSet:
     @classmethod
     def from_edges(
         cls,
-        senders: Numbers | tuple,
-        receivers: Numbers | tuple,
-        node_graph: Numbers | tuple,
-        labels: Numbers | tuple,
+        senders: Numbers,
+        receivers: Numbers,
+        node_graph: Numbers,
+        labels: Numbers,
     ) -> "GraphSet":
         """Check a set of graphs and sort its edges.
 
@@ -515,7 +513,7 @@ class GraphSet:
             self.edges_per_graph.astype(np.int32),
         )
 
-    def subset(self, indices: Numbers | tuple) -> "GraphSet":
+    def subset(self, indices: Numbers) -> "GraphSet":
         """The graphs with these distinct numbers, in this order.
 
         >>> three = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 2], [0, 1, 2])
@@ -546,7 +544,7 @@ class GraphSet:
         )
 
 
-def whole_numbers(name: str, values: Numbers | tuple, of: str = "place") -> np.ndarray:
+def whole_numbers(name: str, values: Numbers, of: str = "place") -> np.ndarray:
     """Return one axis of whole numbers as int64, and refuse anything else by name."""
     array = complete(**{name: values})
     if array.size == 0:

@@ -4,7 +4,7 @@ No such library is imported before an object of it is seen.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -43,7 +43,7 @@ ENDINGS = tuple(_files.READERS)
 
 def read(
     source: object,
-    nodes: int | Iterable | None = None,
+    nodes: _sources.Nodes = None,
     *,
     pairs_in: Literal["rows", "columns"] | None = None,
     clean: bool = False,

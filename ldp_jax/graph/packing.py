@@ -522,7 +522,7 @@ def in_shapes(packed: Packed, values: AnyArray) -> tuple[Array, ...]:
 
 
 @partial(jax.jit, static_argnames="shape")
-def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
+def assemble(packed: Packed, graphs: Int[AnyArray, " slots"], shape: Shape) -> Batch:
     """Put ``graphs`` that :func:`deal` drew for ``shape`` in one batch, which devices may share."""
     graphs = jnp.asarray(graphs)
     over = packed.over
@@ -578,7 +578,7 @@ def whole(graph_set: GraphSet) -> Batch:
 
 
 def from_graphs(
-    graph: Graph, labels: Int[Array | np.ndarray, " graphs"] | None = None, *, padded: bool = False
+    graph: Graph, labels: Int[AnyArray, " graphs"] | None = None, *, padded: bool = False
 ) -> Batch:
     """Make a batch of a ``jraph.GraphsTuple`` of graphs, as ``jraph.batch`` makes it.
 

@@ -21,12 +21,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float
-from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import each_part, placement, varying
-from ldp_jax.core.types import Array, Graph, Scalar
+from ldp_jax.core.types import Array, Graph, Numbers, Scalar
 from ldp_jax.graph import aggregation, graphs
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables
 
@@ -460,14 +459,14 @@ def _check(
     )
 
 
-def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
+def _check_rows(num_nodes: int, x: Numbers) -> None:
     validate.require(
         np.shape(x)[:1] == (num_nodes,),
         f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}",
     )
 
 
-def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operator, Array]:
+def _given(op_or_graph: Operator | Graph, x: Numbers) -> tuple[Operator, Array]:
     """The operator and the columns of x, float32 or float64 [n, c]."""
     kind = type(x).__name__
     validate.unnamed(x=x)
@@ -486,7 +485,7 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
 
 def ppr(
     op_or_graph: Operator | Graph,
-    x: ArrayLike | tuple,
+    x: Numbers,
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
@@ -557,7 +556,7 @@ def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Arr
 
 def ppr_push(
     op_or_graph: Operator | Graph,
-    x: ArrayLike | tuple,
+    x: Numbers,
     alpha: Scalar,
     r: Scalar,
     r_max: float = 1e-5,
@@ -594,7 +593,7 @@ def ppr_push(
 
 
 def ppr_dense(
-    graph: Graph, x: ArrayLike | tuple, alpha: float, r: float, *, memory: float = 4e9
+    graph: Graph, x: Numbers, alpha: float, r: float, *, memory: float = 4e9
 ) -> Float[np.ndarray, "..."]:
     """Propagate x by personalized PageRank, with a dense float64 solve on the host.
 
@@ -629,7 +628,7 @@ def ppr_dense(
 
 def ppr_rows(
     op_or_graph: Operator | Graph,
-    nodes: ArrayLike | tuple,
+    nodes: Numbers,
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
@@ -685,7 +684,7 @@ def _powers(op: Operator, x: Array, r: Array, gaps: Array) -> Array:
 
 def kprop(
     op_or_graph: Operator | Graph,
-    x: ArrayLike | tuple,
+    x: Numbers,
     steps: Scalar,
     *,
     normalisation: Normalisation = "symmetric",
@@ -727,7 +726,7 @@ def kprop(
 
 def kprop_many(
     op_or_graph: Operator | Graph,
-    x: ArrayLike | tuple,
+    x: Numbers,
     steps: Sequence[int] = (0, 2, 4, 8, 16),
     *,
     normalisation: Normalisation = "symmetric",
@@ -751,9 +750,7 @@ def kprop_many(
     return made[..., 0] if np.ndim(x) == 1 else made
 
 
-def _kprop_of(
-    op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, normalisation: str
-) -> Array:
+def _kprop_of(op_or_graph: Operator | Graph, x: Numbers, gaps: Array, normalisation: str) -> Array:
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
     op, columns = _given(op_or_graph, x)
     r = jnp.float32(_EXPONENTS[normalisation])

@@ -20,13 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Scalar
+from ldp_jax.core.types import AnyArray, Array, Numbers, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
@@ -55,7 +54,7 @@ class ReconstructionQuality(NamedTuple):
     mean_average_precision: float
 
 
-def _relation(relation: ArrayLike | tuple, num_nodes: int) -> np.ndarray:
+def _relation(relation: Numbers, num_nodes: int) -> np.ndarray:
     pairs = validate.pairs(num_nodes, relation=relation)
     validate.require(
         len(pairs) and (pairs[:, 0] != pairs[:, 1]).all(),
@@ -66,7 +65,7 @@ def _relation(relation: ArrayLike | tuple, num_nodes: int) -> np.ndarray:
     return pairs.astype(np.int32)
 
 
-def closure(parent: ArrayLike | tuple) -> np.ndarray:
+def closure(parent: Numbers) -> np.ndarray:
     """All pairs (node, ancestor) of a forest: int32 [m, 2], by node and then upwards.
 
     ``parent`` [n] is the node above each; a root is its own.
@@ -240,7 +239,7 @@ def _train(
 @implicit_promotion()
 def embed(
     key: PRNGKey,
-    relation: ArrayLike | tuple,
+    relation: Numbers,
     num_nodes: int,
     dim: int = 2,
     *,
@@ -297,7 +296,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
 
 @implicit_promotion()
 def reconstruction(
-    points: Record, relation: ArrayLike | tuple, c: Scalar = 1.0, *, chunk: int = 256
+    points: Record, relation: Numbers, c: Scalar = 1.0, *, chunk: int = 256
 ) -> ReconstructionQuality:
     """The quality of the reconstruction of ordered pairs [m, 2] by distances.
 

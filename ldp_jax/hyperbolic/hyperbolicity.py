@@ -18,11 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike
 from scipy.sparse import csgraph
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import Array, Numbers, PRNGKey
 
 _BLOCK = 64  # nodes whose shortest paths are in memory at once
 
@@ -64,7 +63,7 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
 
 def graph_delta(
     key: PRNGKey,
-    edges: ArrayLike | tuple,
+    edges: Numbers,
     num_nodes: int,
     *,
     nodes: int = 1000,

@@ -10,8 +10,9 @@ top.
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Float, Shaped
 
+from ldp_jax.core.types import AnyArray
 from ldp_jax.core.validate import number, require
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWave
 
@@ -20,7 +21,7 @@ __all__ = ["error_bound", "worst_case"]
 __dir__ = lambda: __all__
 
 
-PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
+PageRankRows: TypeAlias = Float[AnyArray, "nodes n"]
 """Rows Pi_v of the PageRank matrix, of the nodes in question."""
 
 
@@ -114,7 +115,7 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     return ErrorBound(deviation + bias, deviation, bias, variance, length)
 
 
-def worst_case(moment: Shaped[Array | np.ndarray, "..."]) -> float:
+def worst_case(moment: Shaped[AnyArray, "..."]) -> float:
     """The largest value of a moment over a grid of records, as in Figure 1.
 
     >>> import jax.numpy as jnp

@@ -103,7 +103,7 @@ def _value(given: PyTree) -> PyTree:
     return given.value if isinstance(given, Public) else given
 
 
-def _records(name: str, given: Numbers | tuple | Public) -> Array:
+def _records(name: str, given: Numbers | Public) -> Array:
     rows = _value(given)
     if not isinstance(rows, jax.Array):
         rows = validate.numbers(**{name: rows})
@@ -160,8 +160,8 @@ def _total(
 def importance(
     key: PRNGKey,
     function: Callable[[Array], Array] | Public,
-    x: Numbers | tuple | Public,
-    background: Numbers | tuple | Public,
+    x: Numbers | Public,
+    background: Numbers | Public,
     *,
     draws: int = 128,
 ) -> FeatureScores:
@@ -198,8 +198,8 @@ def importance(
 @implicit_promotion()
 def sensitivity(
     embed: Callable[[Array], Array] | Public,
-    x: Numbers | tuple | Public,
-    masked: Numbers | tuple | Public,
+    x: Numbers | Public,
+    masked: Numbers | Public,
 ) -> FeatureScores:
     r"""Score how much each feature of an embedding tells of sensitive inputs, as HeteroRR does.
 

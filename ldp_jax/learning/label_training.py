@@ -23,7 +23,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.label_channel import log_reported, other_share
 from ldp_jax.core.shown import by_shapes, shown
-from ldp_jax.core.types import Array, Numbers, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, Numbers, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
 from ldp_jax.learning import metrics, training
@@ -48,17 +48,15 @@ class NoisyExamples(NamedTuple):
     (:func:`drop_inputs`); ``keep`` the probability in (1 / k, 1] that a report is the true class.
     """
 
-    index: Int[Array | np.ndarray, " b"]
-    label: Float[Array | np.ndarray, "b k"]
-    keep: Float[Array | np.ndarray, " b"]
+    index: Int[AnyArray, " b"]
+    label: Float[AnyArray, "b k"]
+    keep: Float[AnyArray, " b"]
 
     __repr__ = by_shapes
 
 
 @implicit_promotion()
-def noisy_examples(
-    mechanism: Discrete, index: Numbers | tuple, reports: Numbers | tuple
-) -> NoisyExamples:
+def noisy_examples(mechanism: Discrete, index: Numbers, reports: Numbers) -> NoisyExamples:
     """Make examples of the reports of a randomised response, one a row; they may be traced.
 
     ``ValueError`` for a mechanism that does not keep each category with one probability and take

@@ -31,9 +31,9 @@ __dir__ = lambda: __all__
 
 
 def accuracy(
-    scores: Float[Array | np.ndarray, "n classes"],
-    labels: Int[Array | np.ndarray, " n"],
-    mask: Shaped[Array | np.ndarray, " n"] | None = None,
+    scores: Float[AnyArray, "n classes"],
+    labels: Int[AnyArray, " n"],
+    mask: Shaped[AnyArray, " n"] | None = None,
 ) -> Float[Array, ""]:
     """The share of (masked) rows whose largest score is their label's; NaN of no row.
 
@@ -52,8 +52,8 @@ def accuracy(
 
 
 def f1(
-    scores: Float[Array | np.ndarray, "n classes"],
-    labels: Int[Array | np.ndarray, " n"],
+    scores: Float[AnyArray, "n classes"],
+    labels: Int[AnyArray, " n"],
     average: str = "macro",
 ) -> Array:
     """The F1 score of single-label predictions; NaN of no row.
@@ -169,7 +169,7 @@ def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> F
 
 
 def micro_f1(
-    scores: Float[Array | np.ndarray, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]
+    scores: Float[AnyArray, "n labels"], labels: Shaped[AnyArray, "n labels"]
 ) -> Float[Array, ""]:
     """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 

@@ -141,8 +141,8 @@ class Settings:
 class Examples(NamedTuple):
     """Labelled rows of the context: ``index`` int32 [n], ``label`` int32 [n]."""
 
-    index: Int[Array | np.ndarray, " n"]
-    label: Int[Array | np.ndarray, "n ..."]
+    index: Int[AnyArray, " n"]
+    label: Int[AnyArray, "n ..."]
 
     __repr__ = by_shapes
 
@@ -150,8 +150,8 @@ class Examples(NamedTuple):
 class Pairs(NamedTuple):
     """Node pairs: ``edge`` int32 [n, 2] are edges, ``non_edge`` int32 [n, 2] are not."""
 
-    edge: Int[Array | np.ndarray, "n 2"]
-    non_edge: Int[Array | np.ndarray, "n 2"]
+    edge: Int[AnyArray, "n 2"]
+    non_edge: Int[AnyArray, "n 2"]
 
     __repr__ = by_shapes
 

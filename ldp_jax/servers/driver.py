@@ -9,14 +9,14 @@ data.
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
 
-from ldp_jax.accounting.guarantee import Budget, Guarantee, PipelineGuarantee
-from ldp_jax.accounting.ledger import Ledger
+from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.accounting.ledger import Budgets, Ledger
 from ldp_jax.accounting.statement import Account, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
@@ -139,7 +139,7 @@ def simulate(
     key: PRNGKey,
     server: Server[_T],
     users: Respondents,
-    budget: float | Budget | Sequence[Budget] | None = None,
+    budget: Budgets = None,
     *,
     history: Statement | None = None,
     progress: Progress | None = None,

@@ -20,7 +20,7 @@ from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
 from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
@@ -73,9 +73,8 @@ class Embedding(NamedTuple):
 
 
 def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scalar) -> None:
-    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
+    validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha, tol=tol)
     validate.in_range(0.0, 1.0, r=r)
-    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
     validate.require(op.num_nodes == n, f"x must have a row for each of {op.num_nodes} nodes", n)
 
 
@@ -175,7 +174,7 @@ def _of_reporters(estimates: Array, reported: Array | None) -> Array:
 
 
 def _columns(
-    mechanism: Mechanism, reports: Report, reported: Array | np.ndarray | None
+    mechanism: Mechanism, reports: Report, reported: AnyArray | None
 ) -> Callable[..., Array]:
     """A function of ``start`` and ``width`` that gives some columns of the estimates."""
     if isinstance(mechanism, HasColumns):
@@ -192,7 +191,7 @@ def propagate(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    reported: Bool[Array | np.ndarray, " n"] | None = None,
+    reported: Bool[AnyArray, " n"] | None = None,
 ) -> Float[Array, "n d"]:
     """Personalized PageRank Z [n, d] of the estimates, by blocks of columns.
 
@@ -226,7 +225,7 @@ def propagate_blocks(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    reported: Bool[Array | np.ndarray, " n"] | None = None,
+    reported: Bool[AnyArray, " n"] | None = None,
     start: int = 0,
 ) -> Iterator[tuple[int, Float[Array, "n width"]]]:
     """The columns of :func:`propagate` some at a time, each with the first one's number.

@@ -12,7 +12,7 @@ from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.types import AnyArray, Graph, PRNGKey
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
@@ -152,8 +152,8 @@ class ClassesAskedByLabels:
 
     question: ClassQuestion
     key: PRNGKey
-    labels: Int[Array | np.ndarray, " n"]
-    fold: Int[Array | np.ndarray, " n"]
+    labels: Int[AnyArray, " n"]
+    fold: Int[AnyArray, " n"]
     keep: float
     structure: StructurePosterior
 

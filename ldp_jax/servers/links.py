@@ -24,7 +24,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.servers.parts.count_evidence import noise_variance
 from ldp_jax.servers.parts.list_entries import public_entries
@@ -48,7 +48,7 @@ class LinkFacts(NamedTuple):
         their list.
     """
 
-    log_q: Float[Array | np.ndarray, "n classes"]
+    log_q: Float[AnyArray, "n classes"]
     labels: Int[np.ndarray, " n"]
     pilot: Int[np.ndarray, " m"]
     friends: Int[np.ndarray, "entries 2"]
@@ -97,9 +97,9 @@ class LinkFacts(NamedTuple):
 
 @implicit_promotion()
 def link_scores(
-    reports: Int[Array | np.ndarray, "n groups"],
-    groups: Int[Array | np.ndarray, " n"],
-    pairs: Int[Array | np.ndarray, "m 2"],
+    reports: Int[AnyArray, "n groups"],
+    groups: Int[AnyArray, " n"],
+    pairs: Int[AnyArray, "m 2"],
     epsilon: Scalar,
     *,
     reported: Bool[np.ndarray, " n"] | None = None,

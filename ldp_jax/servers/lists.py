@@ -12,6 +12,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
+from ldp_jax.deployment.wire import checked_round
 from ldp_jax.edges import (
     HasGraphSampler,
     NoisyGraph,
@@ -99,7 +100,7 @@ class ListServer:
     __repr__ = by_shapes
 
     def __post_init__(self) -> None:
-        validate.whole(0, 2**32 - 1, round=self.round)
+        checked_round(self.round)
         if isinstance(self.users, GraphSet):
             rule = "users must be a set without edges: edges are private"
             validate.require(not len(self.users.senders), rule)

@@ -12,7 +12,7 @@ from ldp_jax.core.mechanism import Mechanism, check_single
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey, Report
+from ldp_jax.core.types import AnyArray, PRNGKey, Report
 from ldp_jax.servers.questions import Answers, User
 from ldp_jax.servers.questions.question import ByMechanism
 from ldp_jax.servers.users import blanked
@@ -33,8 +33,8 @@ class RoundQuestion(ByMechanism):
     """
 
     mechanism: Mechanism
-    asked: Bool[Array | np.ndarray, " n"]
-    round: Int[Array | np.ndarray, ""]
+    asked: Bool[AnyArray, " n"]
+    round: Int[AnyArray, ""]
     rounds: int = static()
     permanent: str = static(default="")
 

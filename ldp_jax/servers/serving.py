@@ -11,14 +11,15 @@ one protocol.
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from ldp_jax.accounting.guarantee import Budget, PipelineGuarantee
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.ledger import Budgets
 from ldp_jax.accounting.statement import Account, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, watched
@@ -165,7 +166,7 @@ class Service(Generic[_T]):
         self._commit(self._checked(made, account, rounds, heard))
         return self.released
 
-    def spend(self, budget: float | Budget | Sequence[Budget] | None) -> None:
+    def spend(self, budget: Budgets) -> None:
         """Write the statement, after the history, to the store's ledger, once."""
         self.store.spend(type(self.server).__name__, self._stated()[1], budget)
 
@@ -181,7 +182,7 @@ class Service(Generic[_T]):
         seen = (*stated.unprotected, "who reported")
         return total, dataclasses.replace(stated, unprotected=seen)
 
-    def begin(self, key: PRNGKey, budget: float | Budget | Sequence[Budget] | None) -> None:
+    def begin(self, key: PRNGKey, budget: Budgets) -> None:
         """Open the first round, where nobody has; the ledger has the statement before."""
         with watched(type(self.server).__name__, self._progress):
             made = self.server.init(key)
@@ -247,7 +248,7 @@ def serve(
     *,
     users: Nodes,
     key: PRNGKey | None = None,
-    budget: float | Budget | Sequence[Budget] | None = None,
+    budget: Budgets = None,
     history: Statement | None = None,
     types: Iterable[type] = (),
     progress: Progress | None = None,

@@ -32,6 +32,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.deployment import Stars
+from ldp_jax.deployment.wire import checked_round
 from ldp_jax.edges import Ownership
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, per_bit, per_edge
 from ldp_jax.servers.questions import Answers, Asked, CountQuestion, User
@@ -129,7 +130,7 @@ class StarQuestion(NoisyNumber):
       round: the number of the question on the wire.
     """
 
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
     bound: int
     epsilon: float
     k: int = static(default=2)
@@ -210,7 +211,7 @@ class StarServer:
     round: int = 0
 
     def __post_init__(self) -> None:
-        validate.whole(0, 2**32 - 1, round=self.round)
+        checked_round(self.round)
         validate.whole(2, k=self.k)
         check_bound(self.num_users, self.epsilon, self.bound, self.epsilon_degree, self.k)
         self.statement()

@@ -42,8 +42,9 @@ from jaxtyping import Bool, Float, Int, UInt32
 from ldp_jax.accounting.statement import Cost, Statement
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.deployment import Triangles
+from ldp_jax.deployment.wire import checked_round
 from ldp_jax.edges import NeighbourList, ownership
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import flip_rate
@@ -77,9 +78,9 @@ class TriangleQuestion(NoisyNumber):
       round: the number of the question on the wire.
     """
 
-    linked: UInt32[Array | np.ndarray, "n words"]
-    known: Bool[Array | np.ndarray, " n"]
-    asked: Bool[Array | np.ndarray, " n"]
+    linked: UInt32[AnyArray, "n words"]
+    known: Bool[AnyArray, " n"]
+    asked: Bool[AnyArray, " n"]
     flip: Scalar
     bound: Scalar
     epsilon: float
@@ -159,7 +160,7 @@ class TrianglesAsked:
     """
 
     question: CountQuestion | PairsQuestion | TriangleQuestion
-    columns: Int[Array | np.ndarray, " some"]
+    columns: Int[AnyArray, " some"]
     bound: int
 
 
@@ -214,7 +215,7 @@ class TriangleServer:
     round: int = 0
 
     def __post_init__(self) -> None:
-        validate.whole(0, 2**32 - 1, round=self.round)
+        checked_round(self.round)
         check_bound(self.num_users, self.epsilon, self.bound, self.epsilon_degree, 2)
         self.statement()
         needed = self.num_users**2 / 8

@@ -78,8 +78,8 @@ def attend(
 class _Edges:
     """Edges; one whose sender or receiver is n is padding."""
 
-    senders: Int32[Array | np.ndarray, " m"]
-    receivers: Int32[Array | np.ndarray, " m"]
+    senders: Int32[AnyArray, " m"]
+    receivers: Int32[AnyArray, " m"]
     names: Int32[Array, " n"]  # what dropout knows the nodes by
     long: bool = static(default=True)  # whether a node may have many edges
 

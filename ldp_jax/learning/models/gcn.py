@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph
+from ldp_jax.core.types import AnyArray, Array, Graph
 from ldp_jax.graph.aggregation import Segments
 from ldp_jax.graph.graphs import as_graph, degree
 from ldp_jax.graph.propagation import Normalisation, Operator
@@ -27,8 +27,8 @@ class NodeInputs(NamedTuple):
     """
 
     graph: Graph | Operator
-    x: Float[Array | np.ndarray, "n d"]
-    scale: Float[Array | np.ndarray, " n"] | None = None
+    x: Float[AnyArray, "n d"]
+    scale: Float[AnyArray, " n"] | None = None
 
     __repr__ = by_shapes
 

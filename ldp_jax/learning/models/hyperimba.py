@@ -4,7 +4,6 @@ from typing import Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.core import validate
@@ -28,8 +27,8 @@ class PlacedInputs(NamedTuple):
     """
 
     graph: Graph | Operator
-    x: Float[Array | np.ndarray, "n d"]
-    places: Float[Array | np.ndarray, "n k"]
+    x: Float[AnyArray, "n d"]
+    places: Float[AnyArray, "n k"]
 
     __repr__ = by_shapes
 

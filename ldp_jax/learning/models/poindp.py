@@ -5,12 +5,11 @@ from typing import Literal, NamedTuple, get_args
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Graph, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import average, operator_of
@@ -34,9 +33,9 @@ class PoinDPInputs(NamedTuple):
     """
 
     graph: Graph | Operator
-    x: Float[Array | np.ndarray, "n d"]
-    places: Float[Array | np.ndarray, "n k"]
-    sensitivity: Float[Array | np.ndarray, "n 2"] | None = None
+    x: Float[AnyArray, "n d"]
+    places: Float[AnyArray, "n k"]
+    sensitivity: Float[AnyArray, "n 2"] | None = None
     epsilon: Scalar = 1.0
     delta: Scalar = 1e-4
 

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, ArrayLike, PRNGKey
+from ldp_jax.core.types import AnyArray, ArrayLike, PRNGKey
 from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.groups import check_posterior, check_teachers
 from ldp_jax.servers.parts.rows import (
@@ -189,7 +189,7 @@ def _of_taught(
 ) -> tuple[np.ndarray, Any]:
     """The prior of all classes, and the posterior of those that labels name."""
 
-    def among(given: Array | np.ndarray) -> Float[np.ndarray, "n taught"]:
+    def among(given: AnyArray) -> Float[np.ndarray, "n taught"]:
         taught = np.asarray(given, np.float64)[:, mine.taught]
         return log_softmax(taught, axis=1).astype(np.float32)
 

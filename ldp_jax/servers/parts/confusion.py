@@ -20,7 +20,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.float32 import einsum, matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import AnyArray, Array, Scalar
 
 SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Counts that a confusion may be smoothed by."""
@@ -40,8 +40,8 @@ class ClassReports(NamedTuple):
       alphabets: bool [n, C], the classes that it chose among.
     """
 
-    log_likelihood: Float[Array | np.ndarray, "n classes"]
-    alphabets: Bool[Array | np.ndarray, "n classes"]
+    log_likelihood: Float[AnyArray, "n classes"]
+    alphabets: Bool[AnyArray, "n classes"]
 
     __repr__ = by_shapes
 
@@ -52,7 +52,7 @@ class ScoredPanel(NamedTuple):
     The labels are true with ``keep``.
     """
 
-    scores: Float[Array | np.ndarray, "panel classes"]
+    scores: Float[AnyArray, "panel classes"]
     labels: Int[np.ndarray, " panel"]
     keep: float = 1.0
 
@@ -60,7 +60,7 @@ class ScoredPanel(NamedTuple):
 
 
 def confusions(
-    panel: ScoredPanel, alphabets: Bool[Array | np.ndarray, "n classes"], smoothing: Scalar = 1.0
+    panel: ScoredPanel, alphabets: Bool[AnyArray, "n classes"], smoothing: Scalar = 1.0
 ) -> tuple[Float[Array, "sets classes classes"], Int[np.ndarray, " n"]]:
     """M_S of each alphabet S that is among some, and which of them each user has.
 
@@ -138,7 +138,7 @@ def _channel(keep: Scalar, classes: int) -> Array:
     return jnp.where(jnp.eye(classes, dtype=bool), keep, other_share(keep, classes))
 
 
-def _sets(alphabets: Array | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sets(alphabets: AnyArray) -> tuple[np.ndarray, np.ndarray]:
     """The different ones among alphabets, and which of them each user has.
 
     Few shapes, so few programs.
@@ -156,8 +156,8 @@ def likeliest_evidence(
     reports: ClassReports,
     panel: ScoredPanel,
     nodes: Int[np.ndarray, " panel"],
-    posterior: Float[Array | np.ndarray, "n classes"],
-    counted: Bool[Array | np.ndarray, " n"],
+    posterior: Float[AnyArray, "n classes"],
+    counted: Bool[AnyArray, " n"],
     smoothings: tuple[float, ...] = SMOOTHINGS,
 ) -> tuple[Float[Array, "n classes"], float]:
     r"""Step 5 of local prediction.

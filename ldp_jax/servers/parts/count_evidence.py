@@ -30,7 +30,7 @@ from scipy.special import gammaln
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import AnyArray, Array, Scalar
 from ldp_jax.servers.parts.rows import power_of_four
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
@@ -57,7 +57,7 @@ def noise_variance(epsilon: float) -> float:
 
 def report_tables(
     dispersion: float,
-    means: Float[Array | np.ndarray, "classes rates groups"],
+    means: Float[AnyArray, "classes rates groups"],
     epsilon: float,
     *,
     size: int,
@@ -118,7 +118,7 @@ def _convolved(log_pmf: Array, epsilon: Scalar) -> Array:
 @jax.jit
 def log_likelihoods(
     tables: Float[Array, "groups size laws"],
-    reports: Int[Array | np.ndarray, "n groups"],
+    reports: Int[AnyArray, "n groups"],
     epsilon: Scalar,
 ) -> Float[Array, "n laws"]:
     """log P(reports | class, rate) of every user, groups independent of each other.
@@ -146,7 +146,7 @@ def log_likelihoods(
     return total
 
 
-def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
+def table_size(reports: AnyArray, means: AnyArray, epsilon: float) -> int:
     """How many counts the tables of :func:`log_likelihoods` must have.
 
     A power of four from 256 on: few programs.
@@ -184,7 +184,7 @@ class Evidence(NamedTuple):
 
 
 def rate_weights(
-    log_likelihood: Float[Array | np.ndarray, "n rates"], counted: Array
+    log_likelihood: Float[AnyArray, "n rates"], counted: Array
 ) -> tuple[Float[Array, " rates"], Float[Array, ""]]:
     """The share of users at each rate by EM, and the mean log marginal likelihood of reporters."""
     counted = jnp.asarray(counted, jnp.float32)
@@ -204,9 +204,9 @@ def rate_weights(
 
 
 def evidence(
-    reports: Int[Array | np.ndarray, "n groups"],
-    means: Float[Array | np.ndarray, "classes rates groups"],
-    prior: Float[Array | np.ndarray, "n classes"],
+    reports: Int[AnyArray, "n groups"],
+    means: Float[AnyArray, "classes rates groups"],
+    prior: Float[AnyArray, "n classes"],
     epsilon: Scalar,
     *,
     size: int,

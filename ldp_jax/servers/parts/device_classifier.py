@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 from ldp_jax.servers.parts.confusion import ScoredPanel
 from ldp_jax.servers.parts.rows import DenseRows, Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, Lesson, regression
@@ -104,7 +104,7 @@ def device_classifier(
 
 
 def panel_regression(
-    design: Float[Array | np.ndarray, "n width"], known: FoldedLabels
+    design: Float[AnyArray, "n width"], known: FoldedLabels
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns.
 
@@ -118,8 +118,8 @@ def panel_regression(
 
 
 def count_regression(
-    log_q: Float[Array | np.ndarray, "n classes"],
-    reports: Int[Array | np.ndarray, "n groups"],
+    log_q: Float[AnyArray, "n classes"],
+    reports: Int[AnyArray, "n groups"],
     known: FoldedLabels,
     reported: np.ndarray,
 ) -> Float[Array, "n classes"]:

@@ -18,7 +18,7 @@ from scipy.special import log_softmax, logsumexp
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, PRNGKey
 from ldp_jax.servers.parts.count_evidence import (
     LEAST,
     log_likelihoods,
@@ -35,7 +35,7 @@ _SPREAD = 8.0  # the grid goes from the mean degree over so much to so many time
 
 def pilot(
     key: PRNGKey,
-    labels: Int[Array | np.ndarray, " n"],
+    labels: Int[AnyArray, " n"],
     silent: Bool[np.ndarray, " n"] | None = None,
     *,
     share: float = 0.08,
@@ -98,9 +98,9 @@ def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates grou
 
 
 def group_shares(
-    reports: Int[Array | np.ndarray, "n groups"],
-    groups: Int[Array | np.ndarray, " n"],
-    prior: Float[Array | np.ndarray, "n classes"],
+    reports: Int[AnyArray, "n groups"],
+    groups: Int[AnyArray, " n"],
+    prior: Float[AnyArray, "n classes"],
     reported: Bool[np.ndarray, " n"],
     epsilon: float,
 ) -> GroupShares:
@@ -202,7 +202,7 @@ class PilotReports(NamedTuple):
 
 def unseen_evidence(
     given: PilotReports,
-    evidence: Float[Array | np.ndarray, "n classes"],
+    evidence: Float[AnyArray, "n classes"],
     model: "CountModel",
     epsilon: float,
     *,
@@ -258,8 +258,8 @@ class CountModel(NamedTuple):
     :func:`expected_counts`, the share of users at each rate, and s.
     """
 
-    means: Float[Array | np.ndarray, "classes rates groups"]
-    weights: Float[Array | np.ndarray, " rates"]
+    means: Float[AnyArray, "classes rates groups"]
+    weights: Float[AnyArray, " rates"]
     dispersion: float
 
     __repr__ = by_shapes
@@ -267,7 +267,7 @@ class CountModel(NamedTuple):
 
 def design(
     key: PRNGKey,
-    log_q: Float[Array | np.ndarray, "n classes"],
+    log_q: Float[AnyArray, "n classes"],
     model: CountModel,
     epsilon: float,
     *,

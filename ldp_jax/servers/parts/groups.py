@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int, Real
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray
 
 TIERS = ("labelled", "confident", "rest")
 """The tiers of :func:`fine_groups`, in the order of their numbers."""
@@ -93,7 +93,7 @@ def check_posterior(log_q: Float[np.ndarray, "n classes"]) -> None:
 
 
 def fine_groups(
-    log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
+    log_q: Float[AnyArray, "n classes"], labels: Int[AnyArray, " n"]
 ) -> Int[np.ndarray, " n"]:
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
@@ -119,7 +119,7 @@ def fine_groups(
 
 
 def merged(
-    counts: Real[Array | np.ndarray, "n fine"], column: Int[np.ndarray, " fine"], num_groups: int
+    counts: Real[AnyArray, "n fine"], column: Int[np.ndarray, " fine"], num_groups: int
 ) -> Real[np.ndarray, "n groups"]:
     """Counts by fine group, or their means, added up by the groups of a merge (:func:`merge`).
 
@@ -134,7 +134,7 @@ def merged(
 
 
 def class_shares(
-    log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
+    log_q: Float[AnyArray, "n classes"], labels: Int[AnyArray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
     """The public distribution of each user's class: the label, else q; [n, C]. On the host."""
     log_q = np.asarray(log_q)

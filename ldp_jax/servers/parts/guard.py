@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray
 
 _FLOOR = 1e-20  # the least likelihood ratio
 
@@ -46,8 +46,8 @@ class Guarded(NamedTuple):
 
 
 def likelihood_ratios(
-    log_likelihood: Float[Array | np.ndarray, "n classes"],
-    share: Float[Array | np.ndarray, " classes"],
+    log_likelihood: Float[AnyArray, "n classes"],
+    share: Float[AnyArray, " classes"],
 ) -> Float[np.ndarray, "n classes"]:
     """R, each report's likelihood under each class over that under classes drawn from ``share``.
 
@@ -64,7 +64,7 @@ def likelihood_ratios(
     return np.exp(log_likelihood - marginal.astype(log_likelihood.dtype))
 
 
-def strength(t: Float[Array | np.ndarray, " n"]) -> float:
+def strength(t: Float[AnyArray, " n"]) -> float:
     r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`.
 
     0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
@@ -88,10 +88,10 @@ def strength(t: Float[Array | np.ndarray, " n"]) -> float:
 
 
 def guard(
-    log_likelihood: Float[Array | np.ndarray, "n classes"],
-    posterior: Float[Array | np.ndarray, "n classes"],
+    log_likelihood: Float[AnyArray, "n classes"],
+    posterior: Float[AnyArray, "n classes"],
     counted: Bool[np.ndarray, " n"] | None = None,
-    labels: Int[Array | np.ndarray, " n"] | None = None,
+    labels: Int[AnyArray, " n"] | None = None,
 ) -> Guarded:
     r"""Step 9 of piloted counts.
 
@@ -138,7 +138,7 @@ def guard(
 
 
 def checked(
-    log_likelihood: Float[Array | np.ndarray, "n classes"],
+    log_likelihood: Float[AnyArray, "n classes"],
     share: Float[np.ndarray, " classes"],
     labels: Int[np.ndarray, " n"],
 ) -> Guarded:

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import AnyArray, Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import (
     Operator,
@@ -61,10 +61,10 @@ class Observations(NamedTuple):
 
 @jax.jit
 def observations(
-    labels: Int[Array | np.ndarray, " n"],
+    labels: Int[AnyArray, " n"],
     prior: Float[Array, " classes"],
-    log_likelihood: Float[Array | np.ndarray, "n classes"],
-    reported: Bool[Array | np.ndarray, " n"],
+    log_likelihood: Float[AnyArray, "n classes"],
+    reported: Bool[AnyArray, " n"],
     keep: Scalar = 1.0,
 ) -> Observations:
     r"""Labels and reports as observations of class indicators.
@@ -115,7 +115,7 @@ def _of_reports(prior: Array, log_likelihood: Array, reported: Array) -> tuple[A
 def class_fields(
     op: Operator,
     seen: Observations,
-    fold: Int[Array | np.ndarray, " n"],
+    fold: Int[AnyArray, " n"],
     kappa: Scalar,
     cs: Sequence[float],
     tol: float = 1e-3,

@@ -22,7 +22,7 @@ from ldp_jax.core.sharding import by_rows, each_part
 from ldp_jax.core.spaces import Box, Interval, as_records
 from ldp_jax.core.spaces import clip as into
 from ldp_jax.core.spaces.space import of_host, real
-from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Report, Scalar
 from ldp_jax.servers.parts.rows import Rows
 
 BLOCK = 4096
@@ -335,7 +335,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def one_report_each(
     key: PRNGKey,
-    users: Array | np.ndarray,
+    users: AnyArray,
     mechanism: Mechanism,
     x: Array,
     over: NamedSharding | None = None,

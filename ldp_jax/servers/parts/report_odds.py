@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit, log_softmax, logsumexp
 
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray
 from ldp_jax.servers.parts.confusion import ScoredPanel
 from ldp_jax.servers.parts.guard import likelihood_ratios
 from ldp_jax.servers.parts.label_odds import family, log_odds
@@ -46,8 +46,8 @@ _LEAST = 1e-6  # the least likelihood ratio of a report
 
 
 def belief(
-    log_likelihood: Float[Array | np.ndarray, "n classes"],
-    log_q: Float[Array | np.ndarray, "n classes"],
+    log_likelihood: Float[AnyArray, "n classes"],
+    log_q: Float[AnyArray, "n classes"],
     counted: Bool[np.ndarray, " n"],
     panel: ScoredPanel,
     nodes: Int[np.ndarray, " panel"],

@@ -16,7 +16,7 @@ from typing_extensions import TypeAliasType
 from ldp_jax.core import long_sums, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 
 Scaling = Literal["rows", "columns", "none"]
 """What is of one size: each user's record, each feature, or neither; see :func:`scaled_rows`."""
@@ -44,9 +44,9 @@ class Rows:
     Made by :func:`feature_rows`.
     """
 
-    row: Int[Array | np.ndarray, " entries"]
-    column: Int[Array | np.ndarray, " entries"]
-    value: Float[Array | np.ndarray, " entries"]
+    row: Int[AnyArray, " entries"]
+    column: Int[AnyArray, " entries"]
+    value: Float[AnyArray, " entries"]
     shape: tuple[int, int] = static()
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
@@ -80,7 +80,7 @@ class Rows:
 class DenseRows:
     """A dense float32 matrix, to be multiplied as :class:`Rows` are."""
 
-    values: Float[Array | np.ndarray, "n d"]
+    values: Float[AnyArray, "n d"]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class DenseRows:
         return DenseRows(np.asarray(self.values)[np.unique(nodes)])
 
 
-_Lines = tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray]
+_Lines = tuple[AnyArray, AnyArray, AnyArray]
 
 
 @pytree
@@ -124,7 +124,7 @@ class RowTables:
 
     by_row: _Lines
     by_column: _Lines
-    lines: UInt[Array | np.ndarray, " two"]
+    lines: UInt[AnyArray, " two"]
     shape: tuple[int, int] = static()
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
@@ -163,7 +163,7 @@ def power_of_four(least: int | float) -> int:
     return 4 ** math.ceil(math.log(least, 4) - 1e-9)
 
 
-def parts_of(count: Array | np.ndarray | np.uint32, size: int) -> Array:
+def parts_of(count: AnyArray | np.uint32, size: int) -> Array:
     """How many parts of ``size`` rows hold ``count``.
 
     Unsigned, which spares a program every question of signs.
@@ -240,9 +240,7 @@ def _lines(
     return (others, values, whose), used
 
 
-def _sum_lines(
-    lines: _Lines, used: Array | np.ndarray, weights: Array, owners: int, size: int
-) -> Array:
+def _sum_lines(lines: _Lines, used: AnyArray, weights: Array, owners: int, size: int) -> Array:
     """The lines in use summed by owner, ``size`` of them at a time."""
     others, values, owner = lines
     if len(owner) <= _MANY_LINES:

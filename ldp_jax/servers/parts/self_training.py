@@ -22,7 +22,7 @@ from typing_extensions import TypeAliasType
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.servers.parts.rows import (
     DenseRows,
     Rows,
@@ -66,7 +66,7 @@ class FoldedLabels(NamedTuple):
 
     labels: Int[np.ndarray, " n"]
     num_classes: int
-    fold: Int[Array | np.ndarray, " n"]
+    fold: Int[AnyArray, " n"]
     num_folds: int
     keep: float = 1.0
 
@@ -98,7 +98,7 @@ class FeaturesPosterior(NamedTuple):
     """
 
     log_q: Float[Array, "n classes"]
-    fold: Int[Array | np.ndarray, " n"]
+    fold: Int[AnyArray, " n"]
     num_folds: int
     labels: Int[np.ndarray, " n"]
     classifier: Float[Array, "inputs outputs"] | None = None
@@ -112,15 +112,11 @@ class FeaturesPosterior(NamedTuple):
         return np.asarray(self.log_q).argmax(1)
 
 
-LogPosterior = TypeAliasType(
-    "LogPosterior", Float[Array | np.ndarray, "n classes"] | FeaturesPosterior
-)
+LogPosterior = TypeAliasType("LogPosterior", Float[AnyArray, "n classes"] | FeaturesPosterior)
 """A posterior of classes by features, in natural logarithms, found here or elsewhere."""
 
 
-def folds(
-    key: PRNGKey, labels: Int[Array | np.ndarray, " n"], num_folds: int
-) -> Int[np.ndarray, " n"]:
+def folds(key: PRNGKey, labels: Int[AnyArray, " n"], num_folds: int) -> Int[np.ndarray, " n"]:
     """A random fold of each node, as many nodes of every class in each as can be.
 
     Int32 [n], on the host.
@@ -149,7 +145,7 @@ def typical_folds(labels: Int[np.ndarray, " n"], most: int) -> int:
 
 
 def label_evidence(
-    labels: Int[Array | np.ndarray, " n"], num_classes: int, keep: float = 1.0
+    labels: Int[AnyArray, " n"], num_classes: int, keep: float = 1.0
 ) -> Float[np.ndarray, "n classes"]:
     """The evidence of labels, all 0 where there is none (-1); below ``keep`` 1 of reported ones.
 
@@ -167,8 +163,8 @@ def label_evidence(
 class _Known(NamedTuple):
     """The rows that teach: of the first ``count`` of them, the others are padding."""
 
-    evidence: Array | np.ndarray
-    fold: Array | np.ndarray
+    evidence: AnyArray
+    fold: AnyArray
     count: Array | np.uint32
 
 
@@ -196,7 +192,7 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
         size = _IN_CACHE
     parts = parts_of(known.count, size)
 
-    def part(values: Array | np.ndarray, at: Array) -> Array:
+    def part(values: AnyArray, at: Array) -> Array:
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)
 
     def evaluated(scores: Array, at: Array) -> tuple[Array, Array]:
@@ -407,9 +403,9 @@ def _path(
 class Lesson(NamedTuple):
     """Evidence [teachers, C] of the nodes that teach, in ascending order, and the folds [n]."""
 
-    evidence: Float[Array | np.ndarray, "teachers classes"]
+    evidence: Float[AnyArray, "teachers classes"]
     teachers: Int[np.ndarray, " teachers"]
-    fold: Int[Array | np.ndarray, " n"]
+    fold: Int[AnyArray, " n"]
     num_folds: int
 
     __repr__ = by_shapes
@@ -427,7 +423,7 @@ def regression(
     lesson: Lesson,
     *,
     ridges: tuple[float, ...],
-    start: Float[Array | np.ndarray, "inputs outputs"] | None = None,
+    start: Float[AnyArray, "inputs outputs"] | None = None,
     by_weights: bool = False,
     tolerance: float = 1e-4,
     room: int | None = None,
@@ -502,8 +498,8 @@ def _padded(values: np.ndarray, rows: _Laid) -> np.ndarray:
 
 def features_posterior(
     rows: Rows | DenseRows,
-    labels: Int[Array | np.ndarray, " n"],
-    fold: Int[Array | np.ndarray, " n"],
+    labels: Int[AnyArray, " n"],
+    fold: Int[AnyArray, " n"],
     *,
     num_classes: int,
     num_folds: int,
@@ -533,7 +529,7 @@ def features_posterior(
 def best_scaling(
     candidates: Mapping[Scaling, Rows],
     labels: Int[np.ndarray, " n"],
-    fold: Int[Array | np.ndarray, " n"],
+    fold: Int[AnyArray, " n"],
     *,
     num_classes: int,
     num_folds: int,
@@ -559,7 +555,7 @@ def best_scaling(
 
 def self_train(
     rows: Rows | DenseRows,
-    evidence: Float[Array | np.ndarray, "n classes"],
+    evidence: Float[AnyArray, "n classes"],
     known: FeaturesPosterior,
     *,
     ridges: tuple[float, ...] = RIDGES,

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray
 from ldp_jax.servers.parts.self_training import FoldedLabels
 
 one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
@@ -23,13 +23,11 @@ one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 # To the optimum: the least gain of a step, and the slope there.
 _CLOSE = {"ftol": 1e-12, "gtol": 1e-7}
 
-_Scores = Float[Array | np.ndarray, "n classes j"]
+_Scores = Float[AnyArray, "n classes j"]
 _Weights = Sequence[float] | Float[np.ndarray, " j"]
 
 
-def combine(
-    log_scores: _Scores, weights: Float[Array | np.ndarray, " j"]
-) -> Float[np.ndarray, "n classes"]:
+def combine(log_scores: _Scores, weights: Float[AnyArray, " j"]) -> Float[np.ndarray, "n classes"]:
     """The log posterior of weighted scores; float32."""
     return log_softmax(np.asarray(log_scores) @ np.asarray(weights), axis=1).astype(np.float32)
 
@@ -37,7 +35,7 @@ def combine(
 @one_thread
 def stack(
     log_scores: _Scores,
-    labels: Int[Array | np.ndarray, " n"],
+    labels: Int[AnyArray, " n"],
     towards: _Weights = (0.0, 1.0, 1.0),
     *,
     ridge: float = 20.0,

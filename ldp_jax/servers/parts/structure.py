@@ -22,7 +22,7 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import AnyArray, Array
 from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
@@ -93,7 +93,7 @@ class StructurePosterior:
 
 
 def label_log_loss(
-    log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0
+    log_p: Float[AnyArray, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0
 ) -> float:
     """Minus the mean log posterior of the labels, of nodes that have one.
 
@@ -355,8 +355,8 @@ def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
 def best_field(
     op: Operator,
     known: FoldedLabels,
-    prior: Float[Array | np.ndarray, " classes"],
-    log_likelihood: Float[Array | np.ndarray, "n classes"],
+    prior: Float[AnyArray, " classes"],
+    log_likelihood: Float[AnyArray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
     """Step 6 of local prediction: the field of least log-loss on the panel.
@@ -378,7 +378,7 @@ def best_field(
     return scores, best
 
 
-def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
+def _calibrated(scores: AnyArray, known: FoldedLabels) -> np.ndarray:
     """Log posteriors of log-scores to a power that is found out of fold."""
     return stack_out_of_fold(np.asarray(scores)[..., None], known, (1.0,), ridge=1.0)[0]
 
@@ -419,7 +419,7 @@ def structure_posterior(
         raise ValueError(f"rows must be of the panel's {len(panel)} members, got {rows.shape[0]}")
     truth = soft_labels(labels[panel], classes, known.keep).astype(np.float32)
 
-    sources: dict[str, Array | np.ndarray] = {}
+    sources: dict[str, AnyArray] = {}
     designs = _spectral_designs(graph, op)
     ones = np.ones((len(panel), 1), np.float32)
     for kind in (1, 2, *ALPHAS):

@@ -15,7 +15,7 @@ from ldp_jax.accounting.statement import RECORD_AND_LIST, Cost
 from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import checked_epsilon
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.deployment import Alphabet, Classifier, Friends, Table
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.features.personal_alphabet import best_place
@@ -60,7 +60,7 @@ class ClassQuestion:
 
     classifier: DeviceClassifier
     alphabets: PersonalAlphabets
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
     epsilon: float
     log_counts: bool = static(default=False)
     noiseless: bool = static(default=False)
@@ -119,9 +119,7 @@ class ClassQuestion:
             records = feature_rows(records, public=np.zeros(0, int))
         return self.classifier.scores(records)
 
-    def reports(
-        self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]
-    ) -> Int[np.ndarray, " n"]:
+    def reports(self, key: PRNGKey, scores: Float[AnyArray, "n classes"]) -> Int[np.ndarray, " n"]:
         """The reported places of users whose devices find these scores; user i has the i-th key."""
         if self.noiseless:
             return np.asarray(_best_of_all(jnp.asarray(scores), self.alphabets.order))
@@ -140,9 +138,7 @@ class ClassQuestion:
             return np.ones(self.alphabets.order.shape, bool)
         return self.alphabets.mask
 
-    def log_likelihoods(
-        self, values: Int[Array | np.ndarray, " n"]
-    ) -> Float[Array | np.ndarray, "n classes"]:
+    def log_likelihoods(self, values: Int[AnyArray, " n"]) -> Float[AnyArray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         if self.noiseless:
             return label_evidence(self.alphabets.classes(values), self.alphabets.order.shape[1])
@@ -227,12 +223,12 @@ class BothQuestion:
     """
 
     of_record: ClassQuestion
-    friends: Float[Array | np.ndarray, "n classes"]
-    known: Bool[Array | np.ndarray, " n"]
-    scores: Float[Array | np.ndarray, "n classes"]
+    friends: Float[AnyArray, "n classes"]
+    known: Bool[AnyArray, " n"]
+    scores: Float[AnyArray, "n classes"]
 
     @property
-    def asked(self) -> Bool[Array | np.ndarray, " n"]:
+    def asked(self) -> Bool[AnyArray, " n"]:
         """The users who are asked."""
         return self.of_record.asked
 
@@ -284,9 +280,7 @@ class BothQuestion:
         """The best of all classes as it is."""
         return dataclasses.replace(self, of_record=self.of_record.exact())
 
-    def log_likelihoods(
-        self, values: Int[Array | np.ndarray, " n"]
-    ) -> Float[Array | np.ndarray, "n classes"]:
+    def log_likelihoods(self, values: Int[AnyArray, " n"]) -> Float[AnyArray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         return self.of_record.log_likelihoods(values)
 

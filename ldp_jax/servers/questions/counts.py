@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.pytree import digest, pytree, static
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, NeighbourList, count_neighbours, privatize_counts
 from ldp_jax.servers.questions.question import User
@@ -48,8 +48,8 @@ class CountQuestion(SizedOnTheWire):
     (1.0, 2.0, 40)
     """
 
-    groups: Int[Array | np.ndarray, " n"]
-    asked: Bool[Array | np.ndarray, " n"]
+    groups: Int[AnyArray, " n"]
+    asked: Bool[AnyArray, " n"]
     owners: Ownership | None = None
     num_groups: int = static(default=1)
     epsilon: float = static(default=1.0)

@@ -12,7 +12,7 @@ from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.pytree import digest, pytree, static
-from ldp_jax.core.types import Array, PRNGKey, Report
+from ldp_jax.core.types import AnyArray, PRNGKey, Report
 from ldp_jax.deployment import Pairs, ownership
 from ldp_jax.edges import (
     HasServer,
@@ -50,9 +50,9 @@ class ListReports:
     ([0], [8, 0, 4])
     """
 
-    reporter: Int[Array | np.ndarray, " entries"]
-    reported: Int[Array | np.ndarray, " entries"]
-    degree: Float[Array | np.ndarray, " n"]
+    reporter: Int[AnyArray, " entries"]
+    reported: Int[AnyArray, " entries"]
+    degree: Float[AnyArray, " n"]
 
     def blanked(self, who: Bool[np.ndarray, " n"]) -> "ListReports":
         """The lists of some users; others have an empty one, and a degree of 0."""
@@ -94,8 +94,8 @@ class ListQuestion(OnTheWire):
     """
 
     mechanism: Any
-    asked: Bool[Array | np.ndarray, " n"]
-    group: Int[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
+    group: Int[AnyArray, " n"]
     size: int = static(default=0)
     memory: float = static(default=MEMORY)
     round: int = static(default=0)

@@ -12,7 +12,7 @@ from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import random_words
 from ldp_jax.core.integer_tables import MAX_EPSILON
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.deployment import Pairs, ownership
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.edges.lists import to_bits
@@ -41,7 +41,7 @@ class PairsQuestion(SizedOnTheWire):
     (1.0, 1.0)
     """
 
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
     epsilon: float
     round: int = static(default=0)
 

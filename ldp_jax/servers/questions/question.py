@@ -21,7 +21,7 @@ from ldp_jax.core.mechanism import Mechanism, check_single
 from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey, Record, Report
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Record, Report
 from ldp_jax.deployment import Table
 from ldp_jax.servers.parts.arrived import ReportRows, reports_by_node, table_of
 
@@ -66,7 +66,7 @@ class Question(Protocol):
       asked: bool [n], the users who are asked.
     """
 
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
 
     def cost(self) -> Cost:
         """The cost of one answer; its unit says which fields are read."""
@@ -174,7 +174,7 @@ class Ask(ByMechanism):
     """
 
     mechanism: Mechanism
-    asked: Bool[Array | np.ndarray, " n"]
+    asked: Bool[AnyArray, " n"]
     of: str = static(default="record")
     permanent: str = static(default="")
 

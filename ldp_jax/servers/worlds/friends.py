@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.servers.parts.groups import check_posterior
 from ldp_jax.servers.worlds.world import places_below
 
@@ -176,7 +176,7 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
 
 
 def echo(
-    pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarray | Array, "n classes"]
+    pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[AnyArray, "n classes"]
 ) -> float:
     """How far features take friends of one class for the same class, right or wrong, beyond chance.
 
@@ -213,7 +213,7 @@ def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " p
 
 
 def overlap(
-    pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarray | Array, "n classes"]
+    pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[AnyArray, "n classes"]
 ) -> float:
     r"""How much of homophily features say already: :math:`b / (a + b)` in [0, 1].
 
@@ -242,7 +242,7 @@ def overlap(
 
 
 def _known_pairs(
-    pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array | None = None
+    pairs: ArrayLike, labels: ArrayLike, log_q: AnyArray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Labels, and pairs of two users who have one; what does not fit is refused."""
     labels = validate.node_labels(labels)

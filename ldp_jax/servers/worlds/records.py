@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.servers.facts.joint import JointFacts
 from ldp_jax.servers.facts.panel import PanelFacts
@@ -105,7 +105,7 @@ def drawn_scores(
     key: PRNGKey,
     facts: PanelFacts | JointFacts,
     y: Int[Array, " n"],
-    log_q: Float[Array | np.ndarray, "n classes"],
+    log_q: Float[AnyArray, "n classes"],
     near: float,
 ) -> Float[np.ndarray, "n classes"]:
     """The classifier's scores of donors (:func:`donors`), and of the panel its own."""
@@ -144,7 +144,7 @@ def coupled_classes(
     op: Operator,
     spread: Float[Array, "n one"],
     log_q: Float[Array, "n classes"],
-    labels: Int[Array | np.ndarray, " n"],
+    labels: Int[AnyArray, " n"],
     coupling: Scalar,
 ) -> Int[Array, " n"]:
     r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels.
@@ -188,7 +188,7 @@ def donors(
     key: PRNGKey,
     y: Int[Array, " n"],
     log_q: Float[Array, "n classes"],
-    labels: Int[Array | np.ndarray, " panel"],
+    labels: Int[AnyArray, " panel"],
     panel_log_q: Float[Array, "panel classes"],
     near: Scalar,
 ) -> Int[Array, " n"]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import AnyArray, Array, PRNGKey
 from ldp_jax.servers.parts.stack import combine, stack
 from ldp_jax.servers.users import Respondents
 
@@ -28,7 +28,7 @@ class World(NamedTuple):
     """
 
     users: Respondents
-    classes: Int[Array | np.ndarray, " n"]
+    classes: Int[AnyArray, " n"]
     without: Any
     judged: Bool[np.ndarray, " n"]
     key: PRNGKey
@@ -46,7 +46,7 @@ class Worlds(Protocol):
 
 
 def calibrated(
-    log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
+    log_p: Float[AnyArray, "n classes"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n classes"]:
     """Posteriors that have not seen their labels, as sure of themselves as the labels are."""
     columns = np.asarray(log_p)[..., None]
@@ -56,7 +56,7 @@ def calibrated(
 def by_field(
     log_q: Float[Array, "n classes"],
     field: Float[Array, "n classes"],
-    labels: Int[Array | np.ndarray, " n"],
+    labels: Int[AnyArray, " n"],
 ) -> Int[Array, " n"]:
     """Classes whose Gumbel noise has the ranks of a Gaussian field; labels are kept; int32 [n]."""
     found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
