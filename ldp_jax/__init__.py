@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         rehearse,
     )
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Budget",
