@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -92,6 +93,8 @@ def _main(config: Config) -> None:
         if config.table and not items:
             known = ", ".join(dict.fromkeys(item.name for item in papers.of(name))) or "none"
             raise UsageError(f"--table {config.table}: {name} has {known}")
+        if config.verify:
+            _check_versions(name, config.out)
         if not config.compare_only:
             _run(name, config, items)
         if config.verify and not config.cost:
@@ -161,6 +164,18 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
     heads = ["file", "committed rows", "of them here", "equal", "largest difference", "means apart"]
     compared = show.markdown(heads, [one.line for one in found])
     return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
+
+
+def _check_versions(name: str, out: Path) -> None:
+    """Refuse rows of other versions, which would be found to repeat as rows of this one."""
+    version = metadata.version("ldp_jax")
+    for results in EXPERIMENTS[name].results(out):
+        others = sorted(results.made_with() - {version})
+        if others:
+            raise UsageError(
+                f"--out {out}: {results.csv.name} holds rows of ldp_jax {', '.join(others)}, and "
+                f"--verify is about those of {version} alone: give an empty folder"
+            )
 
 
 def _verified(name: str, out: Path) -> list[str]:

@@ -385,7 +385,8 @@ def believable_counts(
     ... ).sum()
     np.int64(9)
     """
-    validate.positive(epsilon=epsilon, doubt=doubt)
+    validate.positive(epsilon=epsilon)
+    validate.in_range(0.0, 1.0, open_lower=True, doubt=doubt)
     tail = np.ceil(np.log(2 / doubt) / epsilon)
     inside = (reports >= -tail) & (reports <= sizes + tail)
     total = reports.sum(1)

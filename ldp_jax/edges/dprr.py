@@ -89,7 +89,7 @@ class DPRR(SendsDegree):
 
         epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon -
         epsilon_1; the paper's alpha epsilon (:meth:`as_published`) may exceed that. ``n_max`` is
-        the public bound on the nodes of a graph; ``alpha`` about the share of the edges, in (0, 1).
+        the public bound on the nodes of a graph; ``alpha`` about the share of the edges, in (0, 1].
 
         >>> round(DPRR.from_epsilon(1.0, n_max=3782).epsilon_edges, 3)
         0.9
