@@ -561,6 +561,11 @@ class Results:
             for environment in self.describe().get("environments", ())
         }
 
+    def of_others(self) -> str:
+        """The versions of ldp_jax but this one that rows may be of, in words; "" for none."""
+        others = ", ".join(sorted(self.made_with() - {_version()}))
+        return f"ldp_jax {others}, this is {_version()}" if others else ""
+
     def _check_header(self, header: bytes, file: Path) -> None:
         if header.strip() != self._header.strip():
             raise UsageError(
@@ -789,11 +794,9 @@ def _run(
         if (told := _COSTS.get()) is not None:  # a cell of two runs is computed by the first
             told |= {(results.name, cell): each for cell, each in seconds.items()}
         return 0
-    if len(work) < len(mine) and (others := results.made_with() - {_version()}):
+    if len(work) < len(mine) and (others := results.of_others()):
         console.print(
-            f"kept rows may be of ldp_jax {', '.join(sorted(others))}, this is {_version()}: "
-            "another --out computes all of them",
-            soft_wrap=True,
+            f"kept rows may be of {others}: another --out computes all of them", soft_wrap=True
         )
     if grid.cluster and work:
         from experiments import _cluster

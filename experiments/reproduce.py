@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -168,13 +167,11 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
 
 def _check_versions(name: str, out: Path) -> None:
     """Refuse rows of other versions, which would be found to repeat as rows of this one."""
-    version = metadata.version("ldp_jax")
     for results in EXPERIMENTS[name].results(out):
-        others = sorted(results.made_with() - {version})
-        if others:
+        if others := results.of_others():
             raise UsageError(
-                f"--out {out}: {results.csv.name} holds rows of ldp_jax {', '.join(others)}, and "
-                f"--verify is about those of {version} alone: give an empty folder"
+                f"--out {out}: {results.csv.name} may hold rows of {others}: --verify needs an "
+                "empty folder"
             )
 
 

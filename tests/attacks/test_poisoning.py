@@ -335,8 +335,9 @@ def test_a_total_is_believable_within_three_quartile_ranges_and_the_noise(groups
             every = np.concatenate([reports, [sent]])
             judged = poisoning.believable_counts(every, epsilon, sizes, doubt=1e-3)
             assert judged[-1] == (total <= most)
-    with pytest.raises(ValueError, match="doubt"):
-        poisoning.believable_counts(reports, 1.0, sizes, doubt=0.0)
+    for doubt in (0.0, 1.5):
+        with pytest.raises(ValueError, match="doubt"):
+            poisoning.believable_counts(reports, 1.0, sizes, doubt=doubt)
 
 
 # --- In any protocol ------------------------------------------------------------------------------

@@ -416,7 +416,7 @@ def test_a_manifest_says_which_version_its_rows_repeat_by_where_all_that_are_ask
     manifest.write_text(manifest.read_text().replace(made_with, '"ldp_jax": "0.0.1"'))
     with pytest.raises(SystemExit):
         command_line.main(["reproduce", "toy", "--verify", "--out", "other"])
-    assert "toy.csv holds rows of ldp_jax 0.0.1" in " ".join(capsys.readouterr().err.split())
+    assert "toy.csv may hold rows of ldp_jax 0.0.1" in " ".join(capsys.readouterr().err.split())
     for gap, equal in ((1e-6, 3), (3e-6, 0)):  # other processors round sums otherwise
         monkeypatch.setattr(Toy, "score", 0.5 + gap)
         Toy.main(Toy.Config(out=Path(f"rounded {gap}")))
