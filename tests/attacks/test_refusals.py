@@ -5,11 +5,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
 from ldp_jax import attacks
-from ldp_jax.attacks import Targets, all_pairs, balanced_pairs, evaluate
+from ldp_jax.attacks import Targets, all_pairs, balanced_pairs, evaluate, poisoning
+from ldp_jax.edges import NeighbourCounts
+from ldp_jax.features import Piecewise
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import NodeInputs, gat, gcn
@@ -65,6 +68,27 @@ def inversion(**change):
     rows = RNG.normal(size=(30, 4))
     given = {"z": rows[:5], "x": rows[:5], "public_z": rows[5:], "public_x": rows[5:]}
     return attacks.inversion(jax.random.key(0), **given | change)
+
+
+ONES = np.ones(N)
+FEW = np.arange(N) < 2
+ZERO = np.array([0])  # of the user 0 alone NumPy would make a mask by which nobody lies
+COUNTS = np.zeros((N, 2), int)
+NOISE = NeighbourCounts(1.0, 2, most=N - 1)
+GROUPS = COUNTS[:, 0]
+
+
+def harm(poisoned=ONES, liars=FEW):
+    return poisoning.harm("a", ONES, poisoned, liars)
+
+
+def lying(liars=FEW, towards=ONES):
+    m = Piecewise(1.0)
+    return poisoning.lying_reports(KEY, m, jnp.zeros(N), liars, "worst", towards)
+
+
+def false_records(records):
+    return poisoning.false_records(KEY, Piecewise(1.0), jnp.zeros(N), FEW, records)
 
 
 steal = attacks.link_stealing
@@ -148,7 +172,7 @@ REFUSED = [
     (lambda: inversion(shape=(2, 3)), "shape must be height and width"),
     (lambda: attribute([1, 3], [True, False], NODES), "targets must not be among the known"),
     (lambda: attacks.inferred_edges(evaluate("nodes", [1, 2, 3], NODES)), "pairs of nodes"),
-    (lambda: judged().minus(judged(truth=[False, True, True])), "any must be of the targets"),
+    (lambda: judged().minus(judged(units=[[0], [1], [3]])), "any must be of the targets of any"),
     (
         lambda: attacks.public_mean(X[:5], public_x=X).minus(attacks.public_mean(X, public_x=X)),
         "public mean must be of the records of public mean",
@@ -158,6 +182,41 @@ REFUSED = [
             attacks.public_mean(X[5:10], public_x=X)
         ),
         "public mean must be of the records of public mean",
+    ),
+    (lambda: poisoning.choose_liars(KEY, N, 0.2, np.arange(6)), r"among must be bool \[12\]"),
+    (
+        lambda: harm().minus(poisoning.harm("b", ONES[1:], ONES[1:], FEW[1:])),
+        "b must be of the users of a",
+    ),
+    (
+        lambda: poisoning.harm("a", pd.Series(ONES), pd.Series(ONES, np.arange(N)[::-1]), FEW),
+        "poisoned must have the rows of honest",
+    ),
+    (lambda: harm(0.5), r"a value a user, got shapes \(.*,\), \(\)"),
+    (lambda: harm(ONES[1:]), "a value a user"),
+    (lambda: harm(liars=ONES > 0), "liars must leave a user who is honest"),
+    # Of one false record every liar sent the same report, which no noise of theirs had made.
+    *(
+        (lambda records=records: false_records(records), "records must be one a user, of 12, got")
+        for records in ([1.0], 1.0, np.ones(3))
+    ),
+    (lambda: lying(towards=[1.0]), r"towards must be \[12\], as records are, got shape \(1,\)"),
+    *(
+        (call, r"liars must be bool \[12\]")
+        for call in (
+            lambda: harm(liars=ZERO),
+            lambda: lying(ZERO),
+            lambda: poisoning.lying_places(
+                jax.random.key(0), GROUPS + 2, jnp.zeros(N, int), ZERO, "worst"
+            ),
+            lambda: poisoning.lying_counts(
+                jax.random.key(0), NOISE, COUNTS, COUNTS, ZERO, "random", GROUPS, fakes=1
+            ),
+        )
+    ),
+    *(
+        (lambda doubt=doubt: poisoning.believable_counts(COUNTS, 1.0, np.ones(2), doubt), "doubt")
+        for doubt in (0.0, 1.5)
     ),
 ]
 

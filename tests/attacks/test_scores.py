@@ -17,9 +17,7 @@ from ldp_jax.attacks import (
     attribute_inference,
     common_neighbours,
     degree_product,
-    evaluate,
     feature_similarity,
-    inferred_edges,
     link_stealing,
     lira,
     poisoning,
@@ -32,17 +30,22 @@ from ldp_jax.features import Piecewise, Sampled
 from ldp_jax.verification.cases import CASES
 
 
+def drawn(rng, n):
+    """All pairs of n nodes, of which some are true."""
+    pairs = np.stack(np.triu_indices(n, 1), 1)
+    return Targets(pairs, rng.random(len(pairs)) < 0.4)
+
+
 @pytest.mark.parametrize("distance", get_args(Distance))
 def test_a_score_is_minus_the_distance_of_scipy(distance):
     """Drawn probabilities, and logits of both signs: there the size of a sum is no sum of sizes."""
     rng = np.random.default_rng(0)
-    pairs = np.stack(np.triu_indices(12, 1), 1)
-    targets = Targets(pairs, rng.random(len(pairs)) < 0.4)
+    targets = drawn(rng, 12)
     logits = rng.normal(0.3, 2.0, (12, 5))
     logits[:3, 1] = 0.0
     for answers in (rng.dirichlet(np.ones(5), 12), logits):
         wanted = [
-            getattr(scipy.spatial.distance, distance)(answers[u], answers[v]) for u, v in pairs
+            getattr(scipy.spatial.distance, distance)(*answers[pair]) for pair in targets.units
         ]
         found = link_stealing(answers, targets, distance=distance)
         np.testing.assert_allclose(found.scores, -np.array(wanted), rtol=1e-9, atol=1e-12)
@@ -54,8 +57,8 @@ def test_a_score_is_minus_the_distance_of_scipy(distance):
 def test_blocks_of_pairs_and_of_groups_change_nothing(monkeypatch):
     """Scores of common neighbours, distances, and intervals, by blocks of three and at once."""
     rng = np.random.default_rng(0)
-    pairs = np.stack(np.triu_indices(14, 1), 1)
-    targets = Targets(pairs, rng.random(len(pairs)) < 0.4)
+    targets = drawn(rng, 14)
+    pairs = targets.units
     answers = rng.dirichlet(np.ones(5), 14)
     public = pairs[rng.random(len(pairs)) < 0.5]
     found = lambda: (common_neighbours(public, 14, targets), link_stealing(answers, targets))
@@ -72,8 +75,8 @@ def test_blocks_of_pairs_and_of_groups_change_nothing(monkeypatch):
 def test_an_edge_that_is_given_twice_or_as_a_loop_is_no_other_knowledge(attack):
     """Drawn public edges, all again turned round, with loops: scores are those of a set."""
     rng = np.random.default_rng(0)
-    pairs = np.stack(np.triu_indices(10, 1), 1)
-    targets = Targets(pairs, rng.random(len(pairs)) < 0.4)
+    targets = drawn(rng, 10)
+    pairs = targets.units
     once = pairs[rng.random(len(pairs)) < 0.5]
     matrix = np.zeros((10, 10))
     matrix[tuple(once.T)] = matrix[tuple(once[:, ::-1].T)] = 1
@@ -82,18 +85,6 @@ def test_an_edge_that_is_given_twice_or_as_a_loop_is_no_other_knowledge(attack):
     loops = np.repeat(rng.integers(0, 10, (3, 1)), 2, 1)
     found = attack(np.concatenate([once, once[:, ::-1], loops]), 10, targets)
     np.testing.assert_array_equal(found.scores, wanted[tuple(pairs.T)])
-
-
-def test_as_many_pairs_are_believed_as_there_are_true_ones():
-    """Every number of true pairs among 91: a share of them, times 91, is below a whole number by
-    chance.
-    """
-    rng = np.random.default_rng(0)
-    pairs = np.stack(np.triu_indices(14, 1), 1)
-    for true in range(1, 91):
-        asked = Targets(pairs, rng.permutation(91) < true)
-        found = inferred_edges(evaluate("drawn", rng.normal(size=91), asked))
-        assert len(found) == true
 
 
 @pytest.mark.parametrize("name", ["Piecewise", "SquareWave", "Discrete", "Sampled"])
@@ -115,8 +106,6 @@ def test_the_worst_lie_is_the_furthest_in_its_direction(name):
     np.testing.assert_allclose(
         (towards * np.asarray(law.estimate(sent)))[liars], further[liars], rtol=1e-6
     )
-    for one, other in zip(jax.tree.leaves(honest), jax.tree.leaves(found), strict=True):
-        np.testing.assert_array_equal(np.asarray(one)[~liars], np.asarray(other)[~liars])
 
 
 PAIRS = np.stack(np.triu_indices(12, 1), 1)
