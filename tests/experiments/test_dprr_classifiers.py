@@ -10,29 +10,18 @@ from sklearn.ensemble import RandomForestClassifier
 from experiments.dprr import classifiers
 from ldp_jax import datasets
 from ldp_jax.graph.packing import GraphSet
+from tests.graph.sets import graph_set
 
 
 def directed_set(densities, seed=0):
     """Directed graphs, one a density; sparse ones and dense ones."""
     rng = np.random.default_rng(seed)
     graphs = []
-    senders = []
-    receivers = []
-    node_graph = []
-    start = 0
-    for number, density in enumerate(densities):
+    for density in densities:
         n = int(rng.integers(12, 40))
         joined = (rng.random((n, n)) < density) & ~np.eye(n, dtype=bool)
-        graphs.append(
-            nx.from_numpy_array(joined.T, create_using=nx.DiGraph)
-        )  # row i of ``joined``: i's list
-        rows, columns = np.nonzero(joined)
-        senders.append(columns + start)
-        receivers.append(rows + start)
-        node_graph.append(np.full(n, number))
-        start += n
-    arrays = map(np.concatenate, (senders, receivers, node_graph))
-    return graphs, GraphSet.from_edges(*arrays, np.arange(len(densities)) % 2)
+        graphs.append(nx.from_numpy_array(joined, create_using=nx.DiGraph))
+    return graphs, graph_set(graphs)
 
 
 DENSITIES = (0.02, 0.03, 0.2, 0.0, 0.6, 0.05)

@@ -14,6 +14,7 @@ from functools import cache
 
 import jax
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import optax
 import pytest
@@ -24,6 +25,7 @@ from ldp_jax.graph.packing import GraphSet
 from ldp_jax.learning.graph_training import fit_graphs, predict, scores, step_decay_adam
 from ldp_jax.learning.models import Model, gin
 from ldp_jax.learning.training import Settings
+from tests.graph.sets import graph_set
 
 TRACES, GIN = (
     [],
@@ -34,26 +36,18 @@ ADAM = step_decay_adam(0.01)
 
 
 @cache
+def whole_set():
+    """Stars (1) and cycles (0) of 4 to 11 nodes: five of each."""
+    sizes = [4 + graph // 2 % 8 for graph in range(80)]
+    return graph_set(
+        [nx.star_graph(n - 1) if i % 2 else nx.cycle_graph(n) for i, n in enumerate(sizes)]
+    )
+
+
+@cache
 def stars_and_cycles():
-    """Stars (1) and cycles (0) of 4 to 11 nodes: five of each, so that two parts have one shape."""
-    senders = []
-    receivers = []
-    node_graph = []
-    start = 0
-    labels = np.arange(80) % 2
-    for graph, star in enumerate(labels):
-        n = 4 + graph // 2 % 8
-        one, two = (
-            (np.zeros(n - 1, int), np.arange(1, n))
-            if star
-            else (np.arange(n), (np.arange(n) + 1) % n)
-        )
-        senders += [start + one, start + two]
-        receivers += [start + two, start + one]
-        node_graph.append(np.full(n, graph))
-        start += n
-    whole = GraphSet.from_edges(*map(np.concatenate, (senders, receivers, node_graph)), labels)
-    return tuple(whole.subset(part) for part in np.split(np.arange(80), (48, 64)))
+    """Of which two parts have one shape."""
+    return tuple(whole_set().subset(part) for part in np.split(np.arange(80), (48, 64)))
 
 
 SETTINGS = Settings(ADAM, epochs=6, batch_size=16)
@@ -115,17 +109,7 @@ def test_the_test_is_of_the_best_epoch_and_not_of_the_last():
 
 def test_rooms_of_a_larger_set_change_the_rounding_of_an_epoch_alone():
     """The same batches, parameters and dropout in more room: the first loss to 1e-5."""
-    parts = stars_and_cycles()
-    ends = [
-        np.concatenate([part.senders + 10_000 * place for place, part in enumerate(parts)]),
-        np.concatenate([part.receivers + 10_000 * place for place, part in enumerate(parts)]),
-    ]
-    nodes = [np.arange(len(part.node_graph)) + 10_000 * place for place, part in enumerate(parts)]
-    ends = [np.searchsorted(np.concatenate(nodes), end) for end in ends]
-    sizes = np.concatenate([part.nodes_per_graph for part in parts])
-    labels = np.concatenate([part.labels for part in parts])
-    whole = GraphSet.from_edges(*ends, np.repeat(np.arange(len(sizes)), sizes), labels)
-    found = run(epochs=1, like=whole)
+    found = run(epochs=1, like=whole_set())
     np.testing.assert_allclose(found.losses, reference().losses[:1], rtol=1e-5)
 
 
