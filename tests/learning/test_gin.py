@@ -1,6 +1,6 @@
 """GIN-0: against a naive dense one in NumPy, and blind to everything but the graph."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -33,13 +33,11 @@ def trained(model=MODEL, directed=True):
     return jax.tree.map(jnp.asarray, {"params": mixed, "batch_stats": moved["batch_stats"]})
 
 
+@partial(jax.jit, static_argnums=2)
 def evaluate(variables, batch, model=MODEL):
-    return applied(variables, batch, model)
+    return model.apply(variables, batch, key=None, train=False)[0]
 
 
-applied = jax.jit(
-    lambda *given: given[2].apply(*given[:2], key=None, train=False)[0], static_argnums=2
-)
 certain = jax.jit(
     lambda variables, batch: WITHOUT_DROPOUT.apply(
         variables, batch, key=jax.random.key(0), train=True

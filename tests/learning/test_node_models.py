@@ -12,7 +12,6 @@ import pytest
 from ldp_jax.graph import graphs, interop
 from ldp_jax.graph.propagation import operator
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.learning import training
 from ldp_jax.learning.models import (
     NodeInputs,
     PlacedInputs,
@@ -260,9 +259,6 @@ def test_dropout_of_a_gcn_is_keyed():
     first, second, again = (once(jax.random.key(seed)) for seed in (0, 1, 0))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, second)
-
-
-ADAM = training.adam(0.1)
 
 
 def finite(tree):

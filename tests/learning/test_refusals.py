@@ -67,6 +67,10 @@ def on(objective, outputs, part, z=Z):
     return fit(KEY(), linear(outputs), objective, z, part, part, part, SETTINGS)
 
 
+accuracy, f1, micro_f1 = (
+    partial(metric, np.eye(2)) for metric in (metrics.accuracy, metrics.f1, metrics.micro_f1)
+)
+dropped = partial(label_training.drop_inputs, None, OP, NOISY)
 links = partial(on, training.link_prediction, 1)
 noisy = partial(on, label_training.noisy_node_classification, 3, z=X)
 
@@ -122,10 +126,10 @@ REFUSED = [
     (lambda: reports(sent=[0]), "reports must be one for each of index"),
     (lambda: reports(GridSquareWave(1.0)), "mechanism must be a randomised response"),
     (lambda: reports(UNEVEN), "mechanism must be a randomised response"),
-    (lambda: label_training.drop_inputs(None, OP, NOISY, 1.5), "steps must be"),
+    (lambda: dropped(1.5), "steps must be"),
     (lambda: label_training.drop_inputs(None, 3, NOISY, 1), "op must be"),
-    (lambda: label_training.drop_inputs(None, OP, NOISY, 1, also=BEYOND), "index of also must be"),
-    (lambda: label_training.drop_inputs(None, OP, NOISY, 1, also=NOISY), "one report a node"),
+    (lambda: dropped(1, also=BEYOND), "index of also must be"),
+    (lambda: dropped(1, also=NOISY), "one report a node"),
     (lambda: label_training.drop_inputs(None, OP, TWICE, 1), "some node has two"),
     (lambda: noisy(BEYOND), "index of train must be in"),
     (lambda: noisy(NOISY._replace(label=NOISY.label[:, :2])), "label of train must have a column"),
@@ -135,25 +139,25 @@ REFUSED = [
     (lambda: importance(KEY(), np.sin, X, X[:, :2]), "background must be as wide as x"),
     (lambda: importance(KEY(), lambda rows: 0 * rows, X, X, draws=8), "must leave something"),
     (lambda: sensitivity(np.sin, X, X), "sensitivity must leave something"),
-    (lambda: metrics.accuracy(np.eye(2), np.arange(2)[:, None]), "labels must be classes"),
-    (lambda: metrics.accuracy(np.eye(2), np.arange(3)), "labels must be classes"),
+    (lambda: accuracy(np.arange(2)[:, None]), "labels must be classes"),
+    (lambda: accuracy(np.arange(3)), "labels must be classes"),
     (lambda: metrics.accuracy(np.arange(2), np.arange(2)), r"labels .*\(predicted == labels\)"),
-    (lambda: metrics.accuracy(np.eye(2), np.arange(2), np.array([0, 1])), "mask must be bool"),
-    (lambda: metrics.accuracy(np.eye(2), np.array([1, 2])), "labels must be in"),
+    (lambda: accuracy(np.arange(2), np.array([0, 1])), "mask must be bool"),
+    (lambda: accuracy(np.array([1, 2])), "labels must be in"),
     (
         lambda: metrics.accuracy(pd.DataFrame(np.eye(2)), pd.Series([0, 1], [1, 0])),
         "labels must have the rows of scores",
     ),
-    (lambda: metrics.accuracy(np.eye(2), np.arange(2), np.array([1.0, -1.0])), "mask must be wei"),
-    (lambda: metrics.micro_f1(np.eye(2), np.array([[0, 3], [0, 1]])), "labels must be 0 or 1"),
-    (lambda: metrics.accuracy(np.eye(2), ["a", "b"]), "labels must be whole numbers"),
+    (lambda: accuracy(np.arange(2), np.array([1.0, -1.0])), "mask must be wei"),
+    (lambda: micro_f1(np.array([[0, 3], [0, 1]])), "labels must be 0 or 1"),
+    (lambda: accuracy(["a", "b"]), "labels must be whole numbers"),
     (lambda: metrics.accuracy(np.eye(2).astype(str), np.arange(2)), "scores must be real numbers"),
-    (lambda: metrics.f1(np.eye(2), np.array([1, 2])), "labels must be in"),
+    (lambda: f1(np.array([1, 2])), "labels must be in"),
     (lambda: metrics.f1(np.eye(2) * 1j, np.arange(2)), "scores must be real numbers"),
-    (lambda: metrics.f1(np.eye(2), np.arange(2) * 0.5), "labels must be integers"),
-    (lambda: metrics.f1(np.eye(2), np.arange(2), "binary"), "average must be one of"),
+    (lambda: f1(np.arange(2) * 0.5), "labels must be integers"),
+    (lambda: f1(np.arange(2), "binary"), "average must be one of"),
     (lambda: metrics.micro_f1(np.eye(3), np.arange(3.0)), "labels must have shape"),
-    (lambda: metrics.micro_f1(np.eye(2), np.array([[1, 0], [-1, 1]])), "labels must be known"),
+    (lambda: micro_f1(np.array([[1, 0], [-1, 1]])), "labels must be known"),
     (lambda: metrics.embedding_error(np.eye(3), np.arange(3.0)), "reference must have shape"),
     (lambda: metrics.fidelity(np.eye(3), np.arange(3.0)), "reference must have shape"),
     (lambda: metrics.auc(np.array([1 + 1j, 2.0], object), np.ones(1)), "positive must be real"),
