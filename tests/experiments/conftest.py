@@ -20,3 +20,13 @@ def graph_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("graph") / "mine.npz"
     datasets.save(data, path)
     return path
+
+
+@pytest.fixture(scope="module")
+def tiny(graph_file, tmp_path_factory):
+    """Words of the smallest run: one draw of that graph, and a folder of the file's own."""
+    return {
+        "datasets": (str(graph_file),),
+        "seeds": 1,
+        "out": tmp_path_factory.mktemp("out"),
+    }

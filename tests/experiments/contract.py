@@ -72,6 +72,16 @@ def check(module, config, results):
         assert path.stat().st_size > (5_000 if path.suffix == ".png" else 0)
 
 
+def is_committed(results, plans):
+    """The committed rows are those of these plans, cell by cell: a changed setting, budget, seed or
+    row is another cell. A proved epsilon follows from them.
+    """
+    names = [name for name in results.key if name not in ("metric", "epsilon_proved")]
+    planned = {tuple(getattr(cell, name) for name in names) for plan in plans for cell in plan}
+    rows = results.read()[names].fillna({"protocol": ""})
+    assert {*rows.itertuples(index=False, name=None)} == planned
+
+
 def goes_on_and_computes_nothing_twice(module, config, results):
     """A second run adds no row; one that was killed, here of its last cells, computes these to the
     same values.

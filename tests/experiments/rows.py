@@ -1,6 +1,17 @@
-"""Made-up rows for reports."""
+"""Made-up rows, and pages of them."""
+
+from pathlib import Path
 
 import pandas as pd
+
+from experiments import _common, _declared
+
+
+def page(paper, name, frame, configs=None):
+    """A paper's declared page of these rows."""
+    file = f"{paper}/report.toml"
+    spec = _common.told(file, name)
+    return _declared.Report(name, spec, frame, Path(_common.__file__).parent / file, configs)
 
 
 def made(rows, **columns):

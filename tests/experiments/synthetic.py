@@ -8,6 +8,18 @@ from pathlib import Path
 
 from experiments._runner import Cell, Found
 
+CELL = {
+    "dataset": "d",
+    "task": "t",
+    "mechanism": "m",
+    "epsilon": 1.0,
+    "seed": 0,
+    "epsilon_proved": 1.0,
+    "unit": "record",
+    "config": "c",
+}
+"""What every experiment's rows are identified by; a test says what of it matters."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Synthetic(Cell):
@@ -19,17 +31,8 @@ class Synthetic(Cell):
 
 def plan(seeds, **settings):
     """Two cells a seed. ``log`` is a file that every computation is written to."""
-    fields = {
-        "dataset": "d",
-        "task": "t",
-        "mechanism": "m",
-        "epsilon": 1.0,
-        "epsilon_proved": 1.0,
-        "unit": "record",
-        "config": "c",
-    }
     return {
-        Synthetic(**fields, seed=seed, classifier=classifier): settings
+        Synthetic(**CELL | {"seed": seed, "classifier": classifier}): settings
         for seed in range(seeds)
         for classifier in ("first", "second")
     }

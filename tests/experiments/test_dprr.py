@@ -3,9 +3,7 @@ nothing.
 """
 
 import dataclasses
-import tomllib
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -14,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _declared, _runner, dprr
+from experiments import _runner, dprr
 from experiments._registry import runs
 from experiments.dprr import accuracy
 from experiments.dprr import cells as dprr_cells
@@ -22,19 +20,8 @@ from experiments.dprr import config as dprr_config
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph.packing import GraphSet
 from tests.experiments import contract
-
-
-def graph_set(made):
-    """Of networkx's graphs, whose classes alternate."""
-    sizes = np.array([len(graph) for graph in made])
-    starts = np.cumsum(sizes) - sizes
-    pairs = np.concatenate(
-        [np.array(graph.edges()) + start for graph, start in zip(made, starts, strict=True)]
-    )
-    both = np.concatenate([pairs, pairs[:, ::-1]]).T
-    return GraphSet.from_edges(
-        *both, np.repeat(np.arange(len(made)), sizes), np.arange(len(made)) % 2
-    )
+from tests.experiments.rows import page
+from tests.graph.sets import graph_set
 
 
 def small_set(count=40):
@@ -195,12 +182,10 @@ def test_pairs_are_of_one_seed_one_classifier_and_one_training():
         "dprr", 1.0, 0.0, [0.7, 0.75]
     )
     rows += scored("degrees", 1.0, 0.0, [0.5, 0.5])
-    file = Path(dprr.__file__).with_name("report.toml")
-    spec = tomllib.loads(file.read_text())["dprr"]
-    page = _declared.Report("dprr", spec, pd.DataFrame(rows), file, CONFIGS)
+    told = page("dprr", "dprr", pd.DataFrame(rows), CONFIGS)
     found = {
         (line.columns["kind"], line.columns["epochs"]): gain
-        for line in page.select({"where": "ours"})
+        for line in told.select({"where": "ours"})
         if (gain := line.interval("degrees")) is not None
     }
     assert {key: (gain.n, gain.mean) for key, gain in found.items()} == {  # 80 - 70 and 90 - 60
@@ -260,13 +245,7 @@ def test_words_say_how_many_seeds_and_else_the_preset(config):
         assert {cell.seed for cell in planned} == set(range(seeds))
 
 
-COMMITTED = accuracy.results_in(_runner.REFERENCE)
-
-
 def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch, tmp_path):
-    """Cell by cell, but for the published split, whose true epsilon depends on the largest
-    graph.
-    """
     star = GraphSet.from_edges(
         [1, 0], [0, 1], np.zeros(1000, int), [0]
     )  # budgets are split by the largest graph
@@ -277,9 +256,4 @@ def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch, tmp_pat
         for config in runs("dprr", "committed", tmp_path)
         if config.parts == ("accuracy",)
     ]
-    columns = [column for column in COMMITTED.key if column not in ("metric", "epsilon_proved")]
-    wanted = {
-        tuple(getattr(cell, column) for column in columns) for plan in planned for cell in plan
-    }
-    rows = COMMITTED.read()[columns].itertuples(index=False, name=None)
-    assert set(rows) == wanted
+    contract.is_committed(accuracy.results_in(_runner.REFERENCE), planned)

@@ -14,7 +14,7 @@ from scipy import stats
 from experiments import _common, _runner, dprr
 from experiments.dprr import cells, degrees, scaling
 from ldp_jax import edges
-from tests.experiments.test_dprr import graph_set
+from tests.graph.sets import graph_set
 
 
 def small_set(*_):
@@ -113,17 +113,12 @@ def test_subgraphs_are_induced():
     assert 0 < len(half.senders) < len(most.senders) < len(whole.senders)
 
 
-@pytest.fixture
-def toy_sizes(monkeypatch):
+def test_scaling_at_toy_sizes(config, monkeypatch):
     toy = {"GAMMAS": (1.0,), "NODES": (40, 80), "NEW_EDGES": (3,), "TRAIN": 2, "TEST": 1}
     for name, value in toy.items():
         monkeypatch.setattr(scaling, name, value)
-    monkeypatch.setattr(
-        scaling.gc, "collect", lambda: None
-    )  # which walks all that other tests have made
-
-
-def test_scaling_at_toy_sizes(config, toy_sizes, monkeypatch):
+    # It walks all that other tests have made.
+    monkeypatch.setattr(scaling.gc, "collect", lambda: None)
     # Programs of each size and mechanism take minutes to compile: here the reports are the lists
     # themselves.
     monkeypatch.setattr(scaling, "_reports", lambda key, whole, made: whole)

@@ -3,8 +3,6 @@ can check.
 """
 
 import math
-import tomllib
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,7 +10,7 @@ import pandas as pd
 import pytest
 
 import ldp_jax
-from experiments import _declared, frontier
+from experiments import frontier
 from experiments.frontier import features, friendships, methods
 from experiments.frontier.config import Config
 from experiments.frontier.methods import (
@@ -28,23 +26,17 @@ from ldp_jax import edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.graph import graphs
 from tests.experiments import contract
-from tests.experiments.rows import made
+from tests.experiments.rows import made, page
 
 FEW = (PILOTED, FEATURES, CEILING)
 LIST = str(NEIGHBOUR_LIST)
 PAIR = str(RELATIONSHIP)
-PAGE = Path(frontier.__file__).with_name("report.toml")
 
 
 @pytest.fixture(scope="module")
-def ran(graph_file, tmp_path_factory):
-    few = {
-        "labels": ("half",),
-        "epsilons": (2.0,),
-        "seeds": 1,
-        "out": tmp_path_factory.mktemp("frontier"),
-    }
-    return contract.run(frontier, Config(datasets=(str(graph_file),), mechanisms=FEW, **few))
+def ran(tiny):
+    config = Config(mechanisms=FEW, labels=("half",), epsilons=(2.0,), **tiny)
+    return contract.run(frontier, config)
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
@@ -76,8 +68,7 @@ def lists(rows, unit=LIST):
 
 def lines(frame):
     """The lines of the page by method and unit."""
-    spec = tomllib.loads(PAGE.read_text())["frontier_edges"]
-    found = _declared.Report("frontier_edges", spec, frame, PAGE).lines
+    found = page("frontier", "frontier_edges", frame).lines
     return {(line.columns["mechanism"], line.columns["unit"]): line for line in found}
 
 

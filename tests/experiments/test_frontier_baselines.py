@@ -21,15 +21,24 @@ CLASSES = 3
 
 @pytest.fixture(scope="module")
 def planted():
+    """What is asked, and the classes."""
     graph, y, x = blocks(n=240, classes=CLASSES, clarity=0.4)
-    return graph, y, feature_rows(x), some_labels(y, 0.4)
+    return Asked(graph, feature_rows(x), some_labels(y, 0.4), CLASSES), y
+
+
+def run(name, asked, epsilon=1.0):
+    return BASELINES[name](jax.random.key(0), asked, epsilon)
+
+
+def right(found, y, asked):
+    return (found.scores.argmax(1) == y)[asked.labels < 0].mean()
 
 
 @pytest.mark.parametrize("name", ["plain counts", "rr, ppr", "blink hybrid, gcn"])
 def test_lists_of_a_large_budget_say_more_than_features(planted, name):
-    graph, y, rows, labels = planted
+    asked, y = planted
     epsilon = 6.0
-    found = BASELINES[name](jax.random.key(0), Asked(graph, rows, labels, CLASSES), epsilon)
+    found = run(name, asked, epsilon)
     assert found.scores.shape == (240, CLASSES)
     assert np.isfinite(found.scores).all()
     assert found.guarantee[NEIGHBOUR_LIST].epsilon <= epsilon
@@ -37,34 +46,30 @@ def test_lists_of_a_large_budget_say_more_than_features(planted, name):
     assert found.guarantee[RELATIONSHIP].epsilon == pytest.approx(2 * epsilon)
     assert found.guarantee.protected == ("edges",)
     assert {"features", "labels"} <= set(found.guarantee.unprotected)
-    alone = BASELINES["features"](jax.random.key(0), Asked(graph, rows, labels, CLASSES), epsilon)
+    alone = run("features", asked, epsilon)
     assert alone.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
-    asked = labels < 0
-    right = [(each.scores.argmax(1) == y)[asked].mean() for each in (found, alone)]
-    assert right[0] > right[1] + 0.1
+    assert right(found, y, asked) > right(alone, y, asked) + 0.1
 
 
 def test_the_true_graph_promises_nothing_and_says_most(planted):
-    graph, y, _, labels = planted
-    found = BASELINES["non-private, ppr"](
-        jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0
-    )
+    asked, y = planted
+    found = run("non-private, ppr", asked._replace(rows=None))
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == math.inf
     assert found.guarantee.protected == ()
-    assert (found.scores.argmax(1) == y)[labels < 0].mean() > 0.85  # without any feature
+    assert right(found, y, asked) > 0.85  # without any feature
 
 
 def test_a_dense_graph_beyond_memory_has_no_scores_and_the_same_guarantee(planted, monkeypatch):
-    graph, _, rows, labels = planted
+    asked, _ = planted
     monkeypatch.setattr("experiments.frontier.baselines.lists.MEMORY", 1e5)
     for name in ("rr, gcn", "blink soft, ppr"):
-        found = BASELINES[name](jax.random.key(0), Asked(graph, rows, labels, CLASSES), 1.0)
+        found = run(name, asked)
         assert found.scores is None
         assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0)
 
 
 def test_rounds_of_reports_add_up(planted):
-    graph, _, _, labels = planted
+    asked, _ = planted
     half = edges.NeighbourCounts(0.5, CLASSES)
     once = PipelineGuarantee.of(
         [half.guarantee(), half.relationship()], protected=["edges"], unprotected=["n"]
@@ -73,9 +78,7 @@ def test_rounds_of_reports_add_up(planted):
     assert 0.99 < total[NEIGHBOUR_LIST].epsilon <= 1.0
     assert total.unprotected == ("features", "labels", "n")
     # Nothing is asked where nothing predicts a class.
-    found = BASELINES["lpgnet, 2 rounds"](
-        jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0
-    )
+    found = run("lpgnet, 2 rounds", asked._replace(rows=None))
     assert found.scores is None
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
 

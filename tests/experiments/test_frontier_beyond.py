@@ -21,14 +21,9 @@ from tests.experiments import contract
 
 
 @pytest.fixture(scope="module")
-def ran(graph_file, tmp_path_factory):
-    few = {
-        "labels": ("half",),
-        "epsilons": (1.0, 20.0),
-        "seeds": 1,
-        "out": tmp_path_factory.mktemp("beyond"),
-    }
-    return contract.run(frontier, Config(parts=("beyond",), datasets=(str(graph_file),), **few))
+def ran(tiny):
+    config = Config(parts=("beyond",), labels=("half",), epsilons=(1.0, 20.0), **tiny)
+    return contract.run(frontier, config)
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
@@ -58,13 +53,9 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     contract.check(frontier, ran, [beyond.results_in(ran.out)])
 
 
-def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(graph_file):
-    data = datasets.load(str(graph_file))
-    (settings,) = set(
-        beyond.plan(
-            Config(parts=("beyond",), datasets=(str(graph_file),), labels=("half",))
-        ).values()
-    )
+def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(tiny):
+    data = datasets.load(*tiny["datasets"])
+    (settings,) = set(beyond.plan(Config(parts=("beyond",), labels=("half",), **tiny)).values())
     draw = beyond.pairs(settings, "half", 0)
     n = data.num_nodes
     before, left = (

@@ -4,7 +4,6 @@ that is checked.
 
 import dataclasses
 import math
-import tomllib
 from pathlib import Path
 
 import jax
@@ -29,7 +28,7 @@ from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.servers import JointPrivacy, Rehearsal, panel_facts, predict_from_reports
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments import contract
-from tests.experiments.rows import of_panel
+from tests.experiments.rows import of_panel, page
 from tests.servers.planted import blocks
 
 PAGE = Path(frontier.__file__).with_name("report.toml")
@@ -45,12 +44,9 @@ FEW = (
 
 
 @pytest.fixture(scope="module")
-def ran(graph_file, tmp_path_factory):
-    few = {"panels": ("0.3",), "epsilons": (2.0,), "seeds": 1, "mechanisms": FEW}
-    out = tmp_path_factory.mktemp("frontier")
-    return contract.run(
-        frontier, Config(parts=("features",), datasets=(str(graph_file),), out=out, **few)
-    )
+def ran(tiny):
+    few = {"panels": ("0.3",), "epsilons": (2.0,), "mechanisms": FEW}
+    return contract.run(frontier, Config(parts=("features",), **few, **tiny))
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
@@ -110,9 +106,7 @@ ROWS = (
 
 
 def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
-    spec = tomllib.loads(PAGE.read_text())["frontier_features"]
-    page = _declared.Report("frontier_features", spec, of_panel(ROWS), PAGE)
-    (mine,) = page.select({"where": "ours"})
+    (mine,) = page("frontier", "frontier_features", of_panel(ROWS)).select({"where": "ours"})
     assert mine.measures["best"].round(9).to_dict() == {1: 8, 2: 13}
     assert mine.measures["chosen"].round(9).to_dict() == {1: 10, 2: 15}
     assert mine.interval("structure").mean == pytest.approx(62)  # of gcn, over all its draws
@@ -153,18 +147,6 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     assert "(81.0 where always 0" in said  # of each gain, not of mean gains
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
     assert rehearsed.outcomes(pd.concat(told), pd.DataFrame()) == []
-
-
-def test_a_placebo_deals_out_the_records_of_private_users_alone():
-    x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
-    rows = feature_rows(x)
-    private = np.array([1, 2, 4, 5, 7])
-    dealt = methods.shuffled(jax.random.key(3), rows, private).dense()
-    own = rows.dense()
-    others = np.setdiff1d(np.arange(8), private)
-    np.testing.assert_array_equal(dealt[others], own[others])
-    assert (dealt[private] != own[private]).any()
-    np.testing.assert_array_equal(np.sort(dealt[private], axis=0), np.sort(own[private], axis=0))
 
 
 def test_a_row_is_the_one_call_and_ceilings_are_above_it():

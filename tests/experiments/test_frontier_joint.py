@@ -5,8 +5,6 @@ Rows are computed beside those of part features, in ``test_frontier_features.py`
 same programs.
 """
 
-import tomllib
-from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -14,13 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import _declared, frontier
 from experiments.frontier import joint_methods as joint
 from experiments.frontier.features_methods import Asked
 from ldp_jax.graph import graphs
 from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends
 from ldp_jax.servers.parts.rows import feature_rows
-from tests.experiments.rows import of_panel
+from tests.experiments.rows import of_panel, page
 
 
 def test_what_is_stated_by_default_is_of_no_graph_and_else_wrong_by_a_factor():
@@ -43,13 +40,11 @@ def test_what_is_regained_is_of_the_draws_that_all_rows_have():
         (joint.TRUE_ALL, np.inf): (60, 80),
     }
     frame = pd.concat(of_panel([(*name, dict(enumerate(values)))]) for name, values in rows.items())
-    file = Path(frontier.__file__).with_name("report.toml")
-    spec = tomllib.loads(file.read_text())["frontier_joint"]
     told = frame.assign(record=4.0, list=0.0, foreseen=0.3)
-    page = _declared.Report("frontier_joint", spec, told, file)
+    found = page("frontier", "frontier_joint", told)
     asked = {"where": "joint", "measure": "regained"}
-    assert page.ask(asked).mean == pytest.approx(25.0)
-    assert page.ask(asked | {"where": ["joint", {"epsilon": 2.0}]}) is None
+    assert found.ask(asked).mean == pytest.approx(25.0)
+    assert found.ask(asked | {"where": ["joint", {"epsilon": 2.0}]}) is None
 
 
 def test_no_mechanism_on_a_class_beats_the_ceiling_and_randomised_response_reaches_it():
@@ -79,7 +74,7 @@ def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     )
     monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
-    rows = feature_rows(np.eye(6, dtype=np.float32))
+    rows = feature_rows(np.diag(np.arange(1.0, 7.0)) + np.eye(6, k=-1))
     known = np.array([0, 1, -1, -1, -1, -1])
     draw = Asked(
         "g", type("Data", (), {"graph": graph}), rows, known, type("Facts", (), {"num_classes": 2})
@@ -96,8 +91,9 @@ def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
             (0, 1),
             (1, 0),
         }
-        held = np.asarray(records.column)[np.argsort(np.asarray(records.row))]
+        held = records.dense().argmax(1)
         assert held[:2].tolist() == [0, 1]
         assert sorted(held) == list(range(6))
+        np.testing.assert_array_equal(records.dense(), rows.dense()[held])
         seen.add((*degree, *held))
     assert len(seen) > 4

@@ -34,6 +34,7 @@ from ldp_jax.curators import promised
 from ldp_jax.graph import graphs
 from ldp_jax.learning import training
 from tests.experiments import contract
+from tests.experiments.synthetic import CELL
 
 FEW = ("featurerr", "lpgnn")
 CLASS = "tests.newcomer.own_methods:Keep"
@@ -72,17 +73,15 @@ def quick():
 
 
 @pytest.fixture(scope="module")
-def ran(graph_file, tmp_path_factory, quick):
+def ran(tiny, quick):
     config = Config(
         parts=("features", "edges", "both", "attacks", "scores"),
-        datasets=(str(graph_file),),
         preset="smoke",
         epsilons=(1.0,),
         private_shares=(0.2,),
-        seeds=1,
         attacked_nodes=40,
         mechanisms=(*FEW, "binned-pairs", CLASS),
-        out=tmp_path_factory.mktemp("heterorr"),
+        **tiny,
     )
     return contract.run(heterorr, config)
 
@@ -278,20 +277,8 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
 
 def cell_of(level, mechanism, unit, rho):
     """A cell of epsilon 1."""
-    return cells.Cell(
-        dataset="mine",
-        task="node",
-        mechanism=mechanism,
-        epsilon=1.0,
-        seed=0,
-        epsilon_proved=1.0,
-        unit=str(unit),
-        config="c",
-        level=level,
-        rho=rho,
-        edges="",
-        epsilon_edges=0.0,
-    )
+    of = {"task": "node", "mechanism": mechanism, "unit": str(unit)}
+    return cells.Cell(**CELL | of, level=level, rho=rho, edges="", epsilon_edges=0.0)
 
 
 @pytest.mark.parametrize(("longer", "agree"), [(1, False), (20_000, True)])

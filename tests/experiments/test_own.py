@@ -27,14 +27,6 @@ NUMBER = "tests.newcomer.own_methods:Stairs(steps=3)"
 LIST = "tests.newcomer.own_methods:Forget"
 CLASS = "tests.newcomer.own_methods:Keep"
 MODEL = "tests.newcomer.own_methods:Around(width=4)"
-SIZES = {"num_nodes": 80, "num_classes": 2, "num_features": 8, "mean_degree": 5}
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "graph.npz"
-    datasets.save(datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8), path)
-    return str(path)
 
 
 class Head(nn.Module):
@@ -105,11 +97,11 @@ def test_rows_of_a_method_that_has_changed_are_not_mixed(tmp_path, monkeypatch):
             ask([name])
 
 
-def test_rows_of_a_file_that_has_changed_are_others(tmp_path):
+def test_rows_of_a_file_that_has_changed_are_others(graph_file, tmp_path):
     drawn = datasets.synthetic_graphs(jax.random.key(0), num_graphs=24)
     dense = dataclasses.replace(drawn, x=np.zeros((drawn.num_nodes, 2), np.float32))
-    cora = datasets.synthetic(jax.random.key(0), **SIZES, homophily=0.8)
-    split = np.arange(80) % 3
+    cora = datasets.load(graph_file)
+    split = np.arange(cora.num_nodes) % 3
     split_of = lambda split: dataclasses.replace(cora, extras={"split": split})
     changed = {
         "dprr": (dense, dataclasses.replace(dense, y=1 - dense.y)),
@@ -173,29 +165,25 @@ def test_a_row_of_an_own_model_is_named_by_its_release_and_its_word():
 
 
 @untyped
-def test_an_own_model_stands_beside_the_gcn(small, tmp_path):
-    heterorr.main(
-        edges.Config(
-            ("features",), (small,), ("duchi",), models=(MODEL,), epsilons=(2.0,), seeds=1,
-            preset="smoke", out=tmp_path,
-        )
-    )  # fmt: skip
-    rows = pd.read_csv(tmp_path / "heterorr.csv").set_index("mechanism")
+def test_an_own_model_stands_beside_the_gcn(tiny):
+    asked = {"mechanisms": ("duchi",), "models": (MODEL,), "epsilons": (2.0,), "preset": "smoke"}
+    heterorr.main(edges.Config(("features",), **asked, **tiny))
+    rows = pd.read_csv(tiny["out"] / "heterorr.csv").set_index("mechanism")
     both = [f"{prefix}duchi" for prefix in ("", "structure-only:", "features-only:")]
     for name in (*both, "non-private", "public records alone"):
         other = rows.loc[f"{name} by {MODEL}"]
         assert other.epsilon_proved == rows.loc[name].epsilon_proved
         assert other.config == rows.loc[name].config
     assert f"label-propagation by {MODEL}" not in rows.index
-    assert f"by {MODEL}" in (tmp_path / "heterorr.md").read_text()
+    assert f"by {MODEL}" in (tiny["out"] / "heterorr.md").read_text()
 
 
 @untyped
-def test_own_lists_and_servers_find_links(small, tmp_path):
+def test_own_lists_and_servers_find_links(tiny):
     """A server that is the library's own finds what the library's row finds but for its noise."""
     server = "ldp_jax.servers.links:LinkServer"
-    given = {"datasets": (small,), "epsilons": (10.0,), "seeds": 1, "out": tmp_path}
-    asked = frontier.Config(("beyond",), mechanisms=(server, LIST), labels=("half",), **given)
+    few = {"mechanisms": (server, LIST), "labels": ("half",), "epsilons": (10.0,)}
+    asked = frontier.Config(("beyond",), **few, **tiny)
     asked.check()
     plan = beyond.plan(asked)
     found = {
@@ -257,12 +245,11 @@ class Degrees:
 
 
 @untyped
-def test_numbers_classes_and_servers_stand_in_the_tables(small, tmp_path):
-    out = tmp_path / "found"
-    given = {"datasets": (small,), "epsilons": (2.0,), "out": out}
-    models = (HEAD,)
-    asked = vectors.Config(("node",), mechanisms=(NUMBER,), models=models, preset="smoke", **given)
-    privge.main(asked)
+def test_numbers_classes_and_servers_stand_in_the_tables(tiny):
+    given = tiny | {"epsilons": (2.0,)}
+    out = tiny["out"]
+    asked = {"mechanisms": (NUMBER,), "models": (HEAD,), "preset": "smoke"}
+    privge.main(vectors.Config(("node",), **asked, **given | {"seeds": 2}))
     rows = pd.read_csv(out / "privge.csv")
     mine = rows[rows.mechanism.isin([NUMBER, f"structure-only:{NUMBER}"])]
     assert len(mine) == 8  # two seeds, two embeddings, and the twin
@@ -273,7 +260,7 @@ def test_numbers_classes_and_servers_stand_in_the_tables(small, tmp_path):
     _declared.write_of("privge", out)
     assert (out / "figure2_node.png").exists()
 
-    asked = frontier.Config(mechanisms=(LIST,), labels=("20",), seeds=1, units=("list",), **given)
+    asked = frontier.Config(mechanisms=(LIST,), labels=("20",), units=("list",), **given)
     asked.check()
     known = friendships.plan(asked)
     (cell,) = [cell for cell in known if cell.mechanism == LIST]
@@ -296,9 +283,9 @@ def test_a_list_mechanism_classifies_graphs(tmp_path):
 
 
 @untyped
-def test_a_mechanism_on_classes_is_a_report_of_the_frontier(small, tmp_path):
-    given = {"datasets": (small,), "epsilons": (2.0,), "out": tmp_path}
-    asked = frontier.Config(("features",), mechanisms=(CLASS,), panels=("0.3",), seeds=1, **given)
+def test_a_mechanism_on_classes_is_a_report_of_the_frontier(tiny):
+    few = {"mechanisms": (CLASS,), "panels": ("0.3",), "epsilons": (2.0,)}
+    asked = frontier.Config(("features",), **few, **tiny)
     asked.check()
     plan = features.plan(asked)
     (cell,) = [cell for cell in plan if cell.mechanism == CLASS]

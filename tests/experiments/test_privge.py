@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import shutil
-import tomllib
 from types import SimpleNamespace
 
 import jax
@@ -13,8 +12,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _declared, _runner, demo, findings, privge
-from experiments._common import FOUND, fingerprint, label_propagation
+from experiments import _runner, demo, findings, privge
+from experiments._common import fingerprint, label_propagation
 from experiments._lines import Line
 from experiments.privge import accuracy, cells, prepared
 from experiments.privge.settings import MECHANISMS, plan, settings
@@ -22,6 +21,8 @@ from ldp_jax import datasets
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, training
 from tests.experiments import contract
+from tests.experiments.rows import page as page_of
+from tests.experiments.synthetic import CELL
 
 ALONE = tuple(cells.GRAPH_ALONE.values())
 KEY = list(accuracy.results_in(_runner.REFERENCE).key)
@@ -44,7 +45,6 @@ def ran(graph_file, tmp_path_factory):
 
 def test_rows_are_tidy_and_say_what_is_proved(ran):
     config, rows, _ = ran
-    assert tuple(rows.columns) == (*_runner.COLUMNS, "k", "preprocessing", *FOUND)
     names = {"laplace", "hds"}
     assert set(rows.mechanism) == {
         *names,
@@ -125,31 +125,19 @@ def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_fi
     changed = dataclasses.replace(config, datasets=(str(path),), out=tmp_path, parts=("node",))
     privge.main(changed)
     columns = ["mechanism", "epsilon", "seed", "preprocessing", "value"]
-    before = rows[(rows.task == "node")][columns]
+    before = rows[rows.task == "node"][columns]
     after = pd.read_csv(tmp_path / "privge.csv")[columns]
-    free = ["structure-only:hds", "label-propagation"]
-    merged = before[before.mechanism.isin(free)].merge(
-        after, on=columns[:4], suffixes=("", "_other")
-    )
-    assert len(merged) == 10
-    assert (merged.value == merged.value_other).all()
-    private = before[before.mechanism == "non-private"].merge(
-        after, on=columns[:4], suffixes=("", "_other")
-    )
-    assert (private.value != private.value_other).any()
+    both = before.merge(after, on=columns[:4], suffixes=("", "_other"))
+    same = both.value == both.value_other
+    free = both.mechanism.isin(["structure-only:hds", "label-propagation"])
+    assert free.sum() == 10
+    assert same[free].all()
+    assert not same[both.mechanism == "non-private"].all()
 
 
 def tidy(rows):
     """Results of one table from (mechanism, epsilon, k, {seed: value})."""
-    base = {
-        "dataset": "cora",
-        "task": "node",
-        "metric": "accuracy",
-        "epsilon_proved": 1.0,
-        "unit": "record",
-        "seconds": 0.0,
-        "config": "c",
-    }
+    base = CELL | {"dataset": "cora", "task": "node", "metric": "accuracy", "seconds": 0.0}
     return pd.DataFrame(
         {**base, "mechanism": name, "epsilon": epsilon, "k": k, "seed": seed, "value": value}
         for name, epsilon, k, values in rows
@@ -159,9 +147,8 @@ def tidy(rows):
 
 def page(rows):
     """The page of rows of one table."""
-    spec = tomllib.loads(privge.PAGE.read_text())["REPORT"]
     frame = tidy(rows).assign(preprocessing="raw", validation=0.5)
-    return _declared.Report("REPORT", spec, frame, privge.PAGE)
+    return page_of("privge", "REPORT", frame)
 
 
 def test_a_lucky_row_of_one_seed_is_not_the_best():
@@ -300,18 +287,8 @@ def test_both_embeddings_are_trained_alike(bench, monkeypatch):
 
 
 def one(preprocessing):
-    return cells.Cell(
-        dataset="mine",
-        task="node",
-        mechanism="laplace",
-        epsilon=1.0,
-        seed=0,
-        epsilon_proved=1.0,
-        unit="record",
-        config="c",
-        k=1,
-        preprocessing=preprocessing,
-    )
+    of = {"task": "node", "mechanism": "laplace", "k": 1, "preprocessing": preprocessing}
+    return cells.Cell(**CELL | of)
 
 
 def test_standardised_columns_are_those_of_float64_whatever_the_threads():

@@ -11,12 +11,9 @@ from tests.experiments import contract
 
 
 @pytest.fixture(scope="module")
-def ran(graph_file, tmp_path_factory):
+def ran(tiny):
     """All rows at one epsilon."""
-    config = protocols.Config(
-        datasets=(str(graph_file),), epsilons=(2.0,), seeds=1, out=tmp_path_factory.mktemp("out")
-    )
-    return contract.run(protocols, config)
+    return contract.run(protocols, protocols.Config(epsilons=(2.0,), **tiny))
 
 
 def test_rows_go_on_and_are_shown(ran):

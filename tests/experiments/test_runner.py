@@ -17,6 +17,7 @@ from experiments import _runner
 from experiments._common import check_words
 from experiments._runner import COLUMNS, Cell, Found, Interrupted, Results, UsageError, run
 from ldp_jax.core import compilation
+from tests.experiments import synthetic
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,16 +28,7 @@ class Coloured(Cell):
     colour: str = "red"
 
 
-CELL = Coloured(
-    dataset="d, with a comma",
-    task="t",
-    mechanism="m",
-    epsilon=1.0,
-    seed=0,
-    epsilon_proved=1.0,
-    unit="record",
-    config="c",
-)
+CELL = Coloured(**synthetic.CELL | {"dataset": "d, with a comma"})
 
 
 def rows_of(cell, **metrics):
