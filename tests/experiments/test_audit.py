@@ -142,10 +142,18 @@ TWINS = {  # of which CI runs the first: the test of verdicts below asks their w
 }
 
 
-def failures(monkeypatch, name, subject):
-    """What is said of one mechanism at epsilon 1, without the files and the figure that a run
-    writes.
-    """
+def verdicts(name, measured):
+    """What is said of one mechanism's figures at epsilon 1."""
+    said = {"mechanism": name, "epsilon": 1.0}
+    rows = [{**said, "metric": metric, "value": value} for metric, value in measured.items()]
+    return audit.verdicts(audit.table(pd.DataFrame(rows)))
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_broken_claim_is_seen(name, monkeypatch):
+    """Without the files and the figure that a run writes."""
+    make, sound, words = TWINS[name]
+    subject = audit.Subject("SquareWave", make, sound)
     only(monkeypatch, **{name: subject})
     unasked = verification.FloatAudit(
         math.nan, math.nan, math.nan, 0
@@ -155,15 +163,7 @@ def failures(monkeypatch, name, subject):
     assert {"distinct", "windows", "drawn_loss", "records", "records asked", "region"} <= set(
         measured
     )
-    said = {"mechanism": name, "epsilon": 1.0}
-    rows = [{**said, "metric": metric, "value": value} for metric, value in measured.items()]
-    return audit.verdicts(audit.table(pd.DataFrame(rows)))
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_a_broken_claim_is_seen(name, monkeypatch):
-    make, sound, words = TWINS[name]
-    found = failures(monkeypatch, name, audit.Subject("SquareWave", make, sound))
+    found = verdicts(name, measured)
     assert all(line.startswith(name) for line in found)
     assert any(words in line for line in found)
 
@@ -185,14 +185,7 @@ def test_each_figure_beyond_its_threshold_is_a_failure(monkeypatch):
         other=audit.Subject("Duchi", None, sound=False),
     )
     holds = dict.fromkeys(FAULTS, 1.0)
-
-    def said(name, **found):
-        rows = [
-            {"mechanism": name, "epsilon": 1.0, "metric": m, "value": v}
-            for m, v in (holds | found).items()
-        ]
-        return audit.verdicts(audit.table(pd.DataFrame(rows)))
-
+    said = lambda name, **found: verdicts(name, holds | found)
     assert said("sound") == []
     (unseen,) = said("other")
     assert "its defect was not seen" in unseen

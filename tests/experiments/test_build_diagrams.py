@@ -5,8 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from experiments import build_diagrams
-from tests.contributing import blocks
-from tests.test_layers import FILES, ROOT, own, room
+from tests.test_layers import FILES, ROOT, own
 
 PICTURES = build_diagrams.ROOT.parent / "docs" / "pictures"
 
@@ -37,14 +36,8 @@ def test_rooms_know_those_that_their_files_import():
     found = build_diagrams.rooms()
     for name, others in found.items():
         assert others == known[name] & found.keys() - {name}, name
-    assert room("servers") == "servers"
 
 
 @pytest.mark.parametrize("protocol", build_diagrams.PROTOCOLS, ids=lambda one: one.__name__)
 def test_a_protocol_is_drawn_as_it_runs(protocol):
     assert build_diagrams.drawn(protocol) == committed(protocol.__name__)
-
-
-def test_the_protocol_of_contributing_is_the_one_of_the_page():
-    assert "FriendsServer" in blocks()["friends"]
-    assert "Classes, then counts" in committed("friends")

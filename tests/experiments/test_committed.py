@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import re
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -129,17 +129,8 @@ def test_an_entry_without_its_file_command_or_rows_is_found():
 @pytest.fixture(scope="module", autouse=True)
 def asked_once():
     """Points and summaries, which several pages are made of, are computed once for all of them."""
-
-    def once(function, key):
-        known = {}
-        return lambda *given: (
-            known[asked]
-            if (asked := key(*given)) in known
-            else known.setdefault(asked, function(*given))
-        )
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_declared, "report", once(_declared.report, lambda *given: given))
+        patch.setattr(_declared, "report", cache(_declared.report))
         yield
 
 
@@ -152,12 +143,6 @@ def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
 
 
 PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "protocols", "demo", "claims", "audit"]
-
-
-UNDRAWN = {
-    "drawn": (_declared,),
-}
-"""Pictures that take long of many rows; each experiment's tests draw them of few."""
 
 
 def one_line(lines, spec, where, each):
@@ -174,7 +159,9 @@ def one_line(lines, spec, where, each):
     "name", [*PAGES, pytest.param("findings", marks=pytest.mark.slow)]
 )  # all parts once more
 def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
-    """Word by word; pictures that do not take long are drawn, and not kept."""
+    """Word by word; declared pictures take long of so many rows, and each experiment's tests draw
+    them of few.
+    """
     written = {}
     monkeypatch.setattr(
         _report, "write_atomically", lambda path, text: written.update({path.name: text})
@@ -182,9 +169,7 @@ def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
     monkeypatch.setattr(_report, "save", lambda figure, path: _report.pyplot().close(figure))
     monkeypatch.setattr(Figure, "tight_layout", lambda *_, **__: None)
     monkeypatch.setattr(_declared, "ask", one_line)
-    for picture, modules in UNDRAWN.items():
-        for module in modules:
-            monkeypatch.setattr(module, picture, lambda *_: "undrawn")
+    monkeypatch.setattr(_declared, "drawn", lambda *_: "undrawn")
     monkeypatch.setattr(
         _runner.Results, "append", lambda *_, **__: pytest.fail("a picture is of other rows")
     )

@@ -216,20 +216,22 @@ def test_a_wrong_page_is_refused_by_file_and_key(message):
     assert f"{FILE}, page.sections[0].sentences[1].{key}" in str(refused.value)
 
 
-def test_references_and_columns_of_a_page_are_checked_too():
-    gone = {"less": {"mechanism": "gone*"}}
-    for changes, message in (
+GONE = {"less": {"less": {"mechanism": "gone*"}}}
+UNTOLD = {"row": ["mechanism"], "measures": {}, "select": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"row": ["mechanism", "rho"]}, "page: no column rho"),
-        ({"measures": {"less": gone}}, r"page.measures.less.less.mechanism: no row gone\*"),
+        ({"measures": GONE}, r"page.measures.less.less.mechanism: no row gone\*"),
         ({"select": {"one": {"colour": 1}}}, "page.select.one.colour: no column colour"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            report(**changes)
-
-
-def test_rows_of_one_draw_that_a_page_does_not_tell_apart_are_refused():
-    with pytest.raises(UsageError, match="several rows of one draw are one line"):
-        report(row=["mechanism"], measures={}, select={})
+        (UNTOLD, "several rows of one draw are one line"),
+    ],
+)
+def test_references_columns_and_rows_of_a_page_are_checked_too(changes, message):
+    with pytest.raises(UsageError, match=message):
+        report(**changes)
 
 
 def test_every_declared_page_is_a_page_of_its_experiment():
