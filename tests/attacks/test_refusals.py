@@ -215,7 +215,7 @@ REFUSED = [
         )
     ),
     *(
-        (lambda doubt=doubt: poisoning.believable_counts(COUNTS, 1.0, np.ones(2), doubt), "doubt")
+        (partial(poisoning.believable_counts, COUNTS, 1.0, np.ones(2), doubt=doubt), "doubt")
         for doubt in (0.0, 1.5)
     ),
 ]

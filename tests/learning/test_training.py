@@ -210,6 +210,11 @@ def test_no_example_fills_a_short_batch_alone():
     assert sorted(oct(seen)[2:]) == ["1", "1", "2", "2", "2"]
 
 
+def test_every_epoch_visits_every_example_once():
+    """Batches of one: w grows by the sum of the weights in each epoch, in whatever order."""
+    assert float(run_one_number(2.0 ** np.arange(6), batch_size=1, epochs=3).test) == 3 * 63
+
+
 @pytest.mark.parametrize(
     ("scores", "epoch"),
     [
