@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ class Comparison:
 
     def mean(self, method: str, epsilon: float, users: str = PRIVATE) -> ConfidenceInterval:
         """The mean accuracy in percent, and its 95 % interval."""
-        return mean_interval(list(self.scores(method, epsilon, users).values()))
+        return self._interval(method, epsilon, self.scores(method, epsilon, users).values())
 
     def gain(
         self, method: str, epsilon: float, users: str = PRIVATE, among: str = ALL
@@ -101,13 +102,24 @@ class Comparison:
         """Points over what is known without private data, seed by seed."""
         mine = self.scores(method, epsilon, users, among)
         alone = self.scores(ALONE, 0.0, PRIVATE, among)
-        return mean_interval([mine[seed] - alone[seed] for seed in mine])
+        return self._interval(method, epsilon, [mine[seed] - alone[seed] for seed in mine])
 
     def over(self, rival: str, epsilon: float) -> ConfidenceInterval:
         """Points of the own method over another one, seed by seed."""
         mine = self.scores(self.own, epsilon)
         theirs = self.scores(rival, epsilon)
-        return mean_interval([mine[seed] - theirs[seed] for seed in mine if seed in theirs])
+        both = [seed for seed in mine if seed in theirs]
+        return self._interval(rival, epsilon, [mine[seed] - theirs[seed] for seed in both])
+
+    def _interval(
+        self, method: str, epsilon: float, values: Collection[float]
+    ) -> ConfidenceInterval:
+        if not values:
+            raise ValueError(
+                f"no draw has {method!r} at epsilon {epsilon:g} among these users: methods are"
+                f" {', '.join((*self.methods, ALONE))}, budgets {self.epsilons}"
+            )
+        return mean_interval(list(values))
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -402,6 +402,8 @@ def test_rows_are_told_by_their_users_classes_and_epsilons():
     assert made.gain("mine", 2.0, PLACEBO).mean == pytest.approx(-20.0)
     assert made.over("theirs", 2.0).mean == pytest.approx(30.0)  # of the draw that both have
     assert made.epsilons == (0.5, 2.0)
+    with pytest.raises(ValueError, match=r"no draw has 'thiers' at epsilon 2 .*mine, theirs"):
+        made.over("thiers", 2.0)
     assert repr(made) == "Comparison(mine beside 1 others, 9 rows)"
 
 
